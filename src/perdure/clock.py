@@ -1,0 +1,55 @@
+"""Time and ids, injected so that a replay is byte-identical."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+import anyio
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class Clock(Protocol):
+    """Tell the time and wait.
+
+    `now` is wall time with a time zone; only ever stored or shown. `monotonic` is seconds that
+    never run backwards, for timeouts and waiting. `sleep` can be cancelled.
+    """
+
+    def now(self) -> datetime: ...
+    def monotonic(self) -> float: ...
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class Ids(Protocol):
+    """Make identifiers: lower-case letters and digits, never the same twice."""
+
+    def new(self) -> str: ...
+
+
+class SystemClock:
+    """The host's clock."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
+
+
+class RandomIds:
+    """Sixteen random characters of base 32 (80 bits)."""
+
+    def new(self) -> str:
+        return "".join(secrets.choice(_ALPHABET) for _ in range(16))
+
+
+def milliseconds(moment: datetime) -> int:
+    """Return a moment as whole milliseconds since 1970, the unit in which the log keeps time."""
+    return int(moment.timestamp() * 1000)

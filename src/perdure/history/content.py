@@ -1,0 +1,69 @@
+"""What messages are made of, whichever provider they come from or go to."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
+    """Words for the reader."""
+
+    text: str
+
+
+class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", tag_field="kind", omit_defaults=True):
+    """Thinking that a model showed or sealed.
+
+    `text` is what can be read (may be empty). `opaque` is the provider's own block as JSON data,
+    to go back exactly as it came; it is bound to provider, model and Context Epoch.
+    """
+
+    text: str
+    opaque: Any = None
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", tag_field="kind"):
+    """One call that the model asks for.
+
+    `arguments` is the JSON text exactly as it came; it may be broken. `id` is unique within the
+    assistant message and is the provider's where it gave one.
+    """
+
+    id: str
+    name: str
+    arguments: str
+
+
+Part = Text | Reasoning | ToolCall
+"""One part of an assistant message, in the order in which the model produced it."""
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens as the provider counted them.
+
+    `input` is all of the prompt, cached or not; `cache_read` and `cache_write` are the parts of it
+    read from and written to the provider's prompt cache; `reasoning` is a part of `output`.
+    """
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    reasoning: int = 0
+
+
+class ToolDefinition(msgspec.Struct, frozen=True):
+    """A tool as the model is told of it: name, description, JSON Schema of the parameters."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+StopReason = Literal["end", "tool_calls", "length", "refusal", "pause"]
+"""Why the model stopped: it was done, wants tools, reached its output limit, or declined."""
+
+Form = Literal["native", "wrapped"]
+"""How a System Message goes on the wire: the provider's own role, or an element in a user turn."""

@@ -1,0 +1,118 @@
+"""What a batch of events changes in the projections: a pure function that every store executes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.context.snapshot import SourceSnapshot
+from perdure.history import events as ev
+
+Settled = Literal["promoted", "withdrawn"]
+
+
+class RowChanges:
+    """What one batch of events changes, independent of the database.
+
+    `columns`: new values of the session's row (title, directory, model, outcome). `admitted`: new
+    prompt id to the index, within the batch, of the event that admits it. `prompts`: prompt id to
+    its new state. `snapshot`: key to its encoded entry, None where the row goes away, after all
+    older rows went if `clear_snapshot`. `control`: the index, within the batch, of the last event
+    that a sampled boundary must not miss; None where there is none.
+    """
+
+    __slots__ = ("admitted", "clear_snapshot", "columns", "control", "prompts", "snapshot")
+
+    def __init__(self) -> None:
+        self.columns: dict[str, Any] = {}
+        self.admitted: dict[str, int] = {}
+        self.prompts: dict[str, Settled] = {}
+        self.snapshot: dict[str, bytes | None] = {}
+        self.clear_snapshot = False
+        self.control: int | None = None
+
+    @property
+    def pending(self) -> int:
+        """By how much the number of pending prompts changes."""
+        return len(self.admitted) - len(self.prompts)
+
+
+_CONTROL = (
+    ev.ModelSwitched,
+    ev.SessionMoved,
+    ev.EntrySet,
+    ev.EntryRemoved,
+    ev.PromptWithdrawn,
+    ev.PromptDeliveryChanged,
+)
+
+
+def project(events: Sequence[ev.Event]) -> RowChanges:
+    """Return what the events change, in order; later ones win."""
+    changes = RowChanges()
+    for index, event in enumerate(events):
+        if isinstance(event, _CONTROL):
+            changes.control = index
+        if isinstance(event, ev.PromptAdmitted):
+            changes.admitted[event.prompt] = index
+        project_one = _PROJECTORS.get(type(event))
+        if project_one is not None:
+            project_one(changes, event)
+    return changes
+
+
+def _created(changes: RowChanges, event: ev.SessionCreated) -> None:
+    changes.columns.update(title=event.title, directory=event.directory, model=event.model)
+
+
+def _renamed(changes: RowChanges, event: ev.SessionRenamed) -> None:
+    changes.columns["title"] = event.title
+
+
+def _switched(changes: RowChanges, event: ev.ModelSwitched) -> None:
+    changes.columns["model"] = event.model
+
+
+def _moved(changes: RowChanges, event: ev.SessionMoved) -> None:
+    changes.columns["directory"] = event.directory
+
+
+def _promoted(changes: RowChanges, event: ev.PromptPromoted) -> None:
+    changes.prompts[event.prompt] = "promoted"
+
+
+def _withdrawn(changes: RowChanges, event: ev.PromptWithdrawn) -> None:
+    changes.prompts[event.prompt] = "withdrawn"
+
+
+def _epoch(changes: RowChanges, event: ev.EpochStarted) -> None:
+    changes.clear_snapshot = True
+    changes.snapshot = {key: _entry(entry) for key, entry in event.snapshot.items()}
+
+
+def _told(changes: RowChanges, event: ev.SystemMessage) -> None:
+    for key, entry in event.changed.items():
+        changes.snapshot[key] = None if entry is None else _entry(entry)
+
+
+def _finished(changes: RowChanges, event: ev.StepFinished) -> None:
+    changes.columns["outcome"] = event.outcome
+
+
+def _entry(entry: SourceSnapshot) -> bytes:
+    return msgspec.json.encode(entry)
+
+
+_PROJECTORS: dict[type[ev.Event], Callable[[RowChanges, Any], None]] = {
+    ev.SessionCreated: _created,
+    ev.SessionRenamed: _renamed,
+    ev.ModelSwitched: _switched,
+    ev.SessionMoved: _moved,
+    ev.PromptPromoted: _promoted,
+    ev.PromptWithdrawn: _withdrawn,
+    ev.EpochStarted: _epoch,
+    ev.SystemMessage: _told,
+    ev.StepFinished: _finished,
+}

@@ -1,0 +1,124 @@
+"""Requests and streams, whichever provider they go to or come from."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from perdure.history.content import Form, Part, StopReason, Usage
+from perdure.history.events import RequestShape
+from perdure.history.items import Frame, Item
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """Where a provider answers.
+
+    `api_key` is held in memory only; its `repr` hides it.
+    """
+
+    provider: str
+    protocol: str
+    base_url: str
+    api_key: str | None = None
+    headers: Mapping[str, str] = {}
+    connect_timeout: float = 10.0
+    silence_timeout: float = 120.0
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.provider!r}, {self.protocol!r}, {self.base_url!r})"
+
+
+class ModelProfile(msgspec.Struct, frozen=True):
+    """What is known of one model behind one provider.
+
+    `context_window` and `max_output` are tokens. `system_messages` is the form in which System
+    Messages go out. `known` is False where these are only defaults.
+    """
+
+    provider: str
+    model: str
+    context_window: int
+    max_output: int
+    system_messages: Form
+    parameters: Mapping[str, object] = {}
+    known: bool = True
+
+
+class TextPiece(msgspec.Struct, frozen=True):
+    """A live fragment of text."""
+
+    text: str
+
+
+class ReasoningPiece(msgspec.Struct, frozen=True):
+    """A live fragment of visible reasoning."""
+
+    text: str
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer: the last thing that a stream yields."""
+
+    parts: tuple[Part, ...]
+    stop: StopReason
+    usage: Usage
+
+
+Piece = TextPiece | ReasoningPiece | Answer
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One provider request, lowered.
+
+    `body` is the exact JSON. `blocks` and `digest` are the length and head of the digest chain,
+    `prefix` and `cause` as in StepStarted. `forms` are the forms taken by the System Messages that
+    no answer has bound yet, in order.
+    """
+
+    body: bytes
+    blocks: int
+    digest: str
+    prefix: bool | None
+    cause: str
+    forms: tuple[Form, ...]
+
+
+class Lowering(Protocol):
+    """Lowers one epoch's history for one model; keeps what is settled encoded.
+
+    Items up to the last assistant item are settled: they are encoded once and never again. The
+    items behind it are lowered anew at each call, since nothing depends on them yet.
+    """
+
+    def request(
+        self,
+        items: Sequence[Item],
+        extra: Iterable[Item] = (),
+        *,
+        previous: tuple[int, str] | None = None,
+    ) -> Request:
+        """Return the request for `items` followed by `extra`.
+
+        `items` must begin with the items of every earlier call. `previous` is the (blocks, digest)
+        of the epoch's last request, against which prefix and cause are decided.
+        """
+        ...
+
+
+class WireProtocol(Protocol):
+    """One provider protocol: how to lower, where to post, how to read the stream."""
+
+    version: int
+
+    def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
+        """Begin the lowering of an epoch."""
+        ...
+
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncIterator[Piece]:
+        """Post one Attempt and yield its pieces, ending with exactly one Answer.
+
+        Raises ProviderError. Cancelling closes the connection.
+        """
+        ...

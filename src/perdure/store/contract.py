@@ -1,0 +1,133 @@
+"""What a store must do, whichever database it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from perdure.history.events import Event, Record
+
+
+class SessionRow(msgspec.Struct, frozen=True):
+    """A session as listings show it. `updated` is milliseconds since 1970.
+
+    `outcome` is the settlement of the last Step ("" before the first). `pending` counts the
+    prompts in the inbox. `owner` names who drains it now, or is empty. `control_seq` is the seq of
+    the last move, switch, entry, withdrawal or change of delivery.
+    """
+
+    id: str
+    title: str
+    directory: str
+    model: str
+    outcome: str
+    pending: int
+    created: int
+    updated: int
+    last_seq: int
+    control_seq: int
+    token: int
+    owner: str
+
+
+class PromptRow(msgspec.Struct, frozen=True):
+    """A Prompt id as the store knows it: `seq` is that of its admission."""
+
+    id: str
+    session: str
+    seq: int
+    state: Literal["pending", "promoted", "withdrawn"]
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """What must still hold inside the transaction, or nothing is written.
+
+    `token`: the fencing token of the drain that writes (else LeaseLost). `sampled`: no control
+    event may have landed after this seq (else StaleBoundary). `exactly`: no event at all may have
+    landed after this seq (else StaleBoundary).
+    """
+
+    token: int | None = None
+    sampled: int | None = None
+    exactly: int | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to drain one session, until it is released or expires."""
+
+    session: str
+    owner: str
+    token: int
+
+
+class Store(Protocol):
+    """The event log with its projections: the one place where a session is written.
+
+    Every method is a coroutine that returns only when what it wrote is durable (an acknowledged
+    write survives `kill -9` and power loss). Cancelling a caller does not undo a write that was
+    handed over. Errors are StoreError, ConcurrencyError, SessionNotFound or PromptConflict, with
+    the session's id.
+    """
+
+    async def create(self, session: str, events: Sequence[Event]) -> Sequence[Record]:
+        """Begin a session; `events` starts with SessionCreated."""
+        ...
+
+    async def append(
+        self,
+        session: str,
+        events: Sequence[Event],
+        *,
+        guard: Guard | None = None,
+        release: Lease | None = None,
+    ) -> Sequence[Record]:
+        """Append events and change the projections, all in one transaction.
+
+        With `release`, the lease is given up in the same transaction. A PromptAdmitted whose id is
+        already used raises PromptConflict and writes nothing; `prompt` tells whose it is.
+        """
+        ...
+
+    async def events(
+        self, session: str, *, after: int = 0, limit: int | None = None
+    ) -> Sequence[Record]:
+        """Return the durable events with a seq greater than `after`, in order."""
+        ...
+
+    async def session(self, session: str) -> SessionRow:
+        """Return one session; raises SessionNotFound."""
+        ...
+
+    async def sessions(self) -> Sequence[SessionRow]:
+        """Return all sessions, the one updated last first."""
+        ...
+
+    async def resolve(self, prefix: str) -> str:
+        """Return the one id that is `prefix` or begins with it; SessionNotFound, AmbiguousId."""
+        ...
+
+    async def prompt(self, prompt: str) -> PromptRow | None:
+        """Return what is known of a prompt id, in whichever session."""
+        ...
+
+    async def delete(self, session: str) -> None:
+        """Remove a session with all that belongs to it; LeaseLost while it is being drained."""
+        ...
+
+    async def claim(self, session: str, owner: str) -> Lease | None:
+        """Take the session's drain and raise its fencing token; None while another owns it."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give up a lease; nothing happens where it is already lost."""
+        ...
+
+    async def check(self) -> Sequence[str]:
+        """Return what is wrong with the database, a line each; empty when it is sound."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was handed over, release what is held and close."""
+        ...

@@ -1,0 +1,73 @@
+"""What a tool is, and what it is given when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from perdure.history.content import ToolDefinition
+
+Arguments = TypeVar("Arguments")
+
+
+class ToolContext(msgspec.Struct, frozen=True):
+    """What a running call knows of its surroundings.
+
+    `directory` is the session's Location, `project` its project root; both are absolute and
+    resolved. `outputs` is the directory for complete outputs of this session; it may not exist
+    yet. `progress` shows text live and returns at once. `idempotency_key` is the same for every
+    execution of the same call, to pass to the outside world. `allowed` lists further directories
+    that the configuration opens.
+    """
+
+    session: str
+    call: str
+    directory: Path
+    project: Path
+    outputs: Path
+    progress: Callable[[str], None]
+    idempotency_key: str = ""
+    allowed: tuple[Path, ...] = ()
+
+
+class ToolOutput(msgspec.Struct, frozen=True):
+    """What a tool returns. `text` goes to the model; `paths` are the files or directories that the
+    call read, listed or wrote, absolute and resolved."""
+
+    text: str
+    paths: tuple[Path, ...] = ()
+
+
+class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
+    """One tool that a model may call.
+
+    `arguments` is a msgspec Struct; the JSON Schema that the model sees is made from it, with the
+    Struct's docstring and `msgspec.Meta(description=...)`. `run` gets the decoded arguments; it
+    raises ToolError to tell the model what went wrong, and any other exception becomes an error
+    result too. Cancelling it must end whatever it started. `idempotent` promises that running a
+    call twice does no more than running it once.
+    """
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    run: Callable[[Arguments, ToolContext], Awaitable[ToolOutput | str]]
+    idempotent: bool = False
+
+    def definition(self) -> ToolDefinition:
+        """Return the tool as the model is told of it."""
+        return ToolDefinition(self.name, self.description, _parameters(self.arguments))
+
+
+def _parameters(arguments: type[Any]) -> dict[str, Any]:
+    (schema,), components = msgspec.json.schema_components(
+        [arguments], ref_template="#/$defs/{name}"
+    )
+    own = components.pop(arguments.__name__, schema)
+    parameters = {key: value for key, value in own.items() if key not in {"title", "description"}}
+    if components:
+        parameters["$defs"] = components
+    return parameters
