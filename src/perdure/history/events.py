@@ -310,19 +310,36 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One event as a reader sees it.
+    """One durable event as a reader sees it.
 
-    `seq` counts the session's durable events from 1 without a gap; None for live fragments.
-    `time` is milliseconds since 1970.
+    `seq` counts the session's durable events from 1 without a gap. `time` is milliseconds since
+    1970.
     """
 
-    seq: int | None
+    seq: int
     time: int
-    data: Event | Live
+    data: Event
 
     @property
     def type(self) -> str:
         """The event's name in the log."""
+        return self.data.type
+
+
+class LiveRecord(msgspec.Struct, frozen=True):
+    """One live fragment as a reader sees it; it has no place in the log, so `seq` is None."""
+
+    time: int
+    data: Live
+
+    @property
+    def seq(self) -> None:
+        """None: a live fragment never advances a cursor."""
+        return
+
+    @property
+    def type(self) -> str:
+        """The fragment's name."""
         return self.data.type
 
 

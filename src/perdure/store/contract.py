@@ -124,6 +124,10 @@ class Store(Protocol):
         """Give up a lease; nothing happens where it is already lost."""
         ...
 
+    async def version(self, session: str) -> int:
+        """Return the seq of the last durable event; cheap enough to be asked often."""
+        ...
+
     async def check(self) -> Sequence[str]:
         """Return what is wrong with the database, a line each; empty when it is sound."""
         ...

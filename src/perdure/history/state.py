@@ -1,0 +1,314 @@
+"""The state of a session: the fold of its log, and nothing else.
+
+Everything that the runtime decides, it decides from here. Folding the same records always gives
+the same state, so a restart, a recovery and a look at an earlier point need no other memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from perdure.context.snapshot import SourceSnapshot
+from perdure.errors import StoreDamaged
+from perdure.history import events as ev
+from perdure.history.content import Form, ToolCall, ToolDefinition
+from perdure.history.items import (
+    AssistantItem,
+    Frame,
+    Item,
+    NoteItem,
+    ResultItem,
+    SystemItem,
+    UserItem,
+)
+
+
+class Pending(msgspec.Struct, frozen=True):
+    """A Prompt in the inbox."""
+
+    prompt: str
+    text: str
+    delivery: ev.Delivery
+    holder: str
+    seq: int
+
+
+class Epoch(msgspec.Struct, frozen=True):
+    """The Context Epoch in force. `seq` is that of its start."""
+
+    number: int
+    seq: int
+    model: str
+    baseline: str
+    tools: tuple[ToolDefinition, ...]
+    lowering: int
+    reasons: tuple[str, ...]
+
+
+class Call(msgspec.Struct):
+    """A tool call of the open step. `result` is set once it is settled."""
+
+    call: ToolCall
+    started: bool = False
+    result: ResultItem | None = None
+
+
+class OpenStep(msgspec.Struct):
+    """A Step that has no settlement yet. `answered` says that its answer is durable."""
+
+    started: ev.StepStarted
+    seq: int
+    calls: dict[str, Call]
+    answered: bool = False
+
+    @property
+    def unsettled(self) -> list[Call]:
+        """The calls that have no result yet, in call order."""
+        return [call for call in self.calls.values() if call.result is None]
+
+
+class SessionState:
+    """What a session is after the records applied so far.
+
+    `items` is the projected history: what the next Step sees. `pending` is the inbox in order of
+    admission. `due` lists why the epoch in force must end. `unread` says that input or results
+    stand in the history that no answer has followed and no failure has ended.
+    """
+
+    def __init__(self, session: str) -> None:
+        self.session = session
+        self.last_seq = 0
+        self.updated = 0
+        self.directory = ""
+        self.project = ""
+        self.model = ""
+        self.marker = ""
+        self.title = ""
+        self.instructions = ""
+        self.entries: dict[str, Any] = {}
+        self.discovered: tuple[str, ...] = ()
+        self.pending: dict[str, Pending] = {}
+        self.items: list[Item] = []
+        self.epoch: Epoch | None = None
+        self.snapshot: dict[str, SourceSnapshot] = {}
+        self.due: tuple[str, ...] = ()
+        self.step: OpenStep | None = None
+        self.steps = 0
+        self.steps_of_prompt = 0
+        self.outcome = ""
+        self.unread = False
+        self.last_request: tuple[int, str] | None = None
+
+    def apply(self, record: ev.Record) -> None:
+        """Fold one durable record; it must be the next one."""
+        if record.seq != self.last_seq + 1:
+            raise StoreDamaged(
+                f"session {self.session}: event {record.seq} does not follow {self.last_seq}; "
+                "run `perdure doctor`"
+            )
+        self.last_seq = record.seq
+        self.updated = record.time
+        fold = _FOLDS.get(type(record.data))
+        if fold is not None:
+            fold(self, record.data)
+
+    def apply_all(self, records: Iterable[ev.Record]) -> None:
+        """Fold several durable records in order."""
+        for record in records:
+            self.apply(record)
+
+    def frame(self, model: str) -> Frame:
+        """Return the fixed beginning of that model's requests in the epoch in force."""
+        epoch = self.epoch
+        if epoch is None:
+            raise RuntimeError("a session without an epoch has no requests")
+        return Frame(
+            session=self.session,
+            epoch=epoch.number,
+            model=model,
+            marker=self.marker,
+            baseline=epoch.baseline,
+            tools=epoch.tools,
+        )
+
+
+def fold(session: str, records: Iterable[ev.Record]) -> SessionState:
+    """Return the state after all these records."""
+    state = SessionState(session)
+    state.apply_all(records)
+    return state
+
+
+def _created(state: SessionState, event: ev.SessionCreated) -> None:
+    state.directory = event.directory
+    state.project = event.project
+    state.model = event.model
+    state.marker = event.marker
+    state.title = event.title
+    state.instructions = event.instructions
+
+
+def _renamed(state: SessionState, event: ev.SessionRenamed) -> None:
+    state.title = event.title
+
+
+def _switched(state: SessionState, event: ev.ModelSwitched) -> None:
+    state.model = event.model
+
+
+def _moved(state: SessionState, event: ev.SessionMoved) -> None:
+    state.directory = event.directory
+    state.project = event.project
+    state.discovered = ()
+    state.due = (*state.due, "moved")
+
+
+def _entry_set(state: SessionState, event: ev.EntrySet) -> None:
+    state.entries[event.name] = event.value
+
+
+def _entry_removed(state: SessionState, event: ev.EntryRemoved) -> None:
+    state.entries.pop(event.name, None)
+
+
+def _discovered(state: SessionState, event: ev.InstructionsDiscovered) -> None:
+    new = (path for path in event.paths if path not in state.discovered)
+    state.discovered = (*state.discovered, *new)
+
+
+def _admitted(state: SessionState, event: ev.PromptAdmitted) -> None:
+    state.pending[event.prompt] = Pending(
+        event.prompt, event.text, event.delivery, event.holder, state.last_seq
+    )
+
+
+def _redelivered(state: SessionState, event: ev.PromptDeliveryChanged) -> None:
+    prompt = state.pending[event.prompt]
+    state.pending[event.prompt] = msgspec.structs.replace(prompt, delivery=event.delivery)
+
+
+def _withdrawn(state: SessionState, event: ev.PromptWithdrawn) -> None:
+    state.pending.pop(event.prompt, None)
+
+
+def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
+    prompt = state.pending.pop(event.prompt)
+    state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text))
+    state.unread = True
+    state.steps_of_prompt = 0
+
+
+def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
+    state.epoch = Epoch(
+        number=event.epoch,
+        seq=state.last_seq,
+        model=event.model,
+        baseline=event.baseline,
+        tools=event.tools,
+        lowering=event.lowering,
+        reasons=event.reasons,
+    )
+    state.snapshot = dict(event.snapshot)
+    state.due = ()
+    state.last_request = None
+    # What earlier System Messages said is part of the new Baseline; a fresh list tells holders of
+    # the old one that it is no longer the history of this epoch.
+    state.items = [item for item in state.items if not isinstance(item, SystemItem)]
+
+
+def _told(state: SessionState, event: ev.SystemMessage) -> None:
+    state.items.append(SystemItem(state.last_seq, event.text))
+    for key, entry in event.changed.items():
+        if entry is None:
+            state.snapshot.pop(key, None)
+        else:
+            state.snapshot[key] = entry
+
+
+def _note(state: SessionState, event: ev.Note) -> None:
+    state.items.append(NoteItem(state.last_seq, event.text))
+
+
+def _step_started(state: SessionState, event: ev.StepStarted) -> None:
+    state.step = OpenStep(event, state.last_seq, {})
+    state.steps = event.step
+    state.steps_of_prompt += 1
+    state.last_request = (event.blocks, event.digest)
+
+
+def _answered(state: SessionState, event: ev.AssistantMessage) -> None:
+    step = state.step
+    if step is None:
+        raise StoreDamaged(f"session {state.session}: an answer without a step")
+    _bind_forms(state.items, step.started.forms)
+    calls = [part for part in event.parts if isinstance(part, ToolCall)]
+    step.calls = {call.id: Call(call) for call in calls}
+    step.answered = True
+    item = AssistantItem(
+        state.last_seq, event.step, event.parts, step.started.epoch, step.started.model
+    )
+    state.items.append(item)
+    state.unread = False
+
+
+def _bind_forms(items: list[Item], forms: tuple[Form, ...]) -> None:
+    """Fix the forms of the System Messages behind the last answer, from the end backwards."""
+    left = list(forms)
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if not left or isinstance(item, AssistantItem):
+            return
+        if isinstance(item, SystemItem):
+            items[index] = msgspec.structs.replace(item, form=left.pop())
+
+
+def _tool_started(state: SessionState, event: ev.ToolStarted) -> None:
+    if state.step is not None and event.call in state.step.calls:
+        state.step.calls[event.call].started = True
+
+
+def _tool_settled(state: SessionState, event: ev.ToolSettled) -> None:
+    step = state.step
+    if step is None or event.call not in step.calls:
+        raise StoreDamaged(f"session {state.session}: a result for the unknown call {event.call}")
+    settled = step.calls[event.call]
+    settled.result = ResultItem(
+        state.last_seq, event.call, settled.call.name, event.output, event.outcome
+    )
+    if not step.unsettled:
+        # Results settle in any order; the history keeps the order of the calls.
+        state.items.extend(call.result for call in step.calls.values() if call.result)
+        state.unread = True
+
+
+def _step_finished(state: SessionState, event: ev.StepFinished) -> None:
+    state.step = None
+    state.outcome = event.outcome
+    if event.outcome in {"failed", "interrupted", "declined"}:
+        state.unread = False
+
+
+_FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {
+    ev.SessionCreated: _created,
+    ev.SessionRenamed: _renamed,
+    ev.ModelSwitched: _switched,
+    ev.SessionMoved: _moved,
+    ev.EntrySet: _entry_set,
+    ev.EntryRemoved: _entry_removed,
+    ev.InstructionsDiscovered: _discovered,
+    ev.PromptAdmitted: _admitted,
+    ev.PromptDeliveryChanged: _redelivered,
+    ev.PromptWithdrawn: _withdrawn,
+    ev.PromptPromoted: _promoted,
+    ev.EpochStarted: _epoch_started,
+    ev.SystemMessage: _told,
+    ev.Note: _note,
+    ev.StepStarted: _step_started,
+    ev.AssistantMessage: _answered,
+    ev.ToolStarted: _tool_started,
+    ev.ToolSettled: _tool_settled,
+    ev.StepFinished: _step_finished,
+}

@@ -1,0 +1,33 @@
+"""Which prompts a boundary promotes."""
+
+from __future__ import annotations
+
+from perdure.history.state import Pending, SessionState
+from perdure.session.owner import is_gone
+
+
+def choose(state: SessionState, owner: str) -> list[Pending]:
+    """Return the prompts to promote now, in order of admission.
+
+    Steering prompts are promoted at once, all of them. A queued one is promoted alone, and only
+    when the session would otherwise be idle. A prompt that another living process holds, in order
+    to drain it under its own permissions, is left to that process.
+    """
+    steering = [prompt for prompt in state.pending.values() if prompt.delivery == "steer"]
+    if steering or state.unread:
+        return steering
+    return [prompt for prompt in state.pending.values() if _may_take(prompt, owner)][:1]
+
+
+def has_work(state: SessionState, owner: str, step_limit: int) -> bool:
+    """Say whether a drain of that owner would have a step to do."""
+    return bool(choose(state, owner)) or wants_step(state, step_limit)
+
+
+def wants_step(state: SessionState, step_limit: int) -> bool:
+    """Say whether what stands in the history already calls for a step."""
+    return state.step is not None or (state.unread and state.steps_of_prompt < step_limit)
+
+
+def _may_take(prompt: Pending, owner: str) -> bool:
+    return prompt.holder in {"", owner} or is_gone(prompt.holder)

@@ -1,0 +1,74 @@
+"""A drain's hold on one session's log: what it knows, and the only way in which it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perdure.clock import Clock, milliseconds
+from perdure.errors import StaleBoundary
+from perdure.history.events import Event, Live, LiveRecord
+from perdure.history.state import SessionState
+from perdure.session.feed import Feed
+from perdure.store.contract import Guard, Lease, Store
+
+
+class SessionLog:
+    """The state of a session under a lease, kept in step with the log.
+
+    Every write carries the lease's token, so that a process which lost the session cannot commit;
+    LeaseLost is raised then.
+    """
+
+    def __init__(self, store: Store, feed: Feed, clock: Clock, lease: Lease) -> None:
+        self.state = SessionState(lease.session)
+        self._store = store
+        self._feed = feed
+        self._clock = clock
+        self._lease = lease
+
+    async def catch_up(self) -> None:
+        """Apply what others wrote: admissions, switches, moves, entries."""
+        self.state.apply_all(
+            await self._store.events(self.state.session, after=self.state.last_seq)
+        )
+
+    async def write(self, *events: Event) -> None:
+        """Append events, whatever others wrote meanwhile."""
+        await self._append(events, Guard(token=self._lease.token))
+
+    async def write_sampled(self, events: Sequence[Event]) -> None:
+        """Append events unless a move, a switch, an entry or a change of the inbox came between.
+
+        Raises StaleBoundary, having written nothing, when one did.
+        """
+        await self._append(events, Guard(token=self._lease.token, sampled=self.state.last_seq))
+
+    async def write_last(self, *events: Event) -> bool:
+        """Append events and give up the lease, if nothing at all came between.
+
+        Returns False when something did: the events are written then, and the lease is kept.
+        """
+        guard = Guard(token=self._lease.token, exactly=self.state.last_seq)
+        try:
+            await self._append(events, guard, release=self._lease)
+        except StaleBoundary:
+            if events:
+                await self.write(*events)
+            return False
+        return True
+
+    def show(self, live: Live) -> None:
+        """Pass a live fragment to the readers; it is never stored."""
+        record = LiveRecord(milliseconds(self._clock.now()), live)
+        self._feed.publish(self.state.session, (record,))
+
+    async def _append(
+        self, events: Sequence[Event], guard: Guard, release: Lease | None = None
+    ) -> None:
+        session = self.state.session
+        records = await self._store.append(session, events, guard=guard, release=release)
+        if records and records[0].seq != self.state.last_seq + 1:
+            await self.catch_up()
+        else:
+            self.state.apply_all(records)
+        self._feed.publish(session, records)
