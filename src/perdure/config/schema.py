@@ -1,0 +1,93 @@
+"""What can be configured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.history.content import Form
+
+ProtocolName = Literal["openai-chat", "anthropic"]
+"""The wire protocols that a provider may speak."""
+
+Permission = Literal["allow", "ask", "deny"]
+"""Whether a tool may run: always, after a question, never. Where nobody can answer, ask denies."""
+
+
+class ModelConfig(msgspec.Struct, frozen=True):
+    """One model behind one provider; None leaves a value to the catalog.
+
+    `context_window` and `max_output` are tokens. `system_messages` is the form in which System
+    Messages go out. `parameters` are further members of the request body, as JSON data.
+    """
+
+    context_window: int | None = None
+    max_output: int | None = None
+    system_messages: Form | None = None
+    parameters: Mapping[str, Any] = {}
+
+
+class ProviderConfig(msgspec.Struct, frozen=True):
+    """Where a provider answers and how it is spoken to.
+
+    `api_key_env` names the environment variable that holds the key; None sends no key. Timeouts
+    are seconds. `models` are settings by model name; a model that is not listed can still be used.
+    """
+
+    protocol: ProtocolName
+    base_url: str
+    api_key_env: str | None = None
+    headers: Mapping[str, str] = {}
+    connect_timeout: float = 10.0
+    silence_timeout: float = 120.0
+    models: Mapping[str, ModelConfig] = {}
+
+    def __repr__(self) -> str:
+        # Headers may carry credentials, so only the address is shown.
+        return f"ProviderConfig({self.protocol!r}, {self.base_url!r})"
+
+
+class InstructionOptions(msgspec.Struct, frozen=True):
+    """Which instruction files are read.
+
+    `project` reads those of the project. `claude_md` reads CLAUDE.md in a directory that has no
+    AGENTS.md. The user's own global file is always read.
+    """
+
+    project: bool = True
+    claude_md: bool = True
+
+
+class ToolOptions(msgspec.Struct, frozen=True):
+    """What tools may touch. `allowed_paths` are directories opened beside the project, absolute."""
+
+    allowed_paths: tuple[Path, ...] = ()
+
+
+class Ignored(msgspec.Struct, frozen=True):
+    """A key that does not count because its file belongs to a project that is not trusted."""
+
+    file: str
+    key: str
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The configuration in effect for one Location.
+
+    `model` is `provider/model`, None where nobody chose. `timezone` is an IANA name, None for the
+    host's own. `permissions` are by tool name. `step_limit` bounds the Steps of one Prompt.
+    `origins` tells the file that each key came from, by dotted key; `ignored` what did not count.
+    """
+
+    model: str | None = None
+    timezone: str | None = None
+    step_limit: int = 100
+    providers: Mapping[str, ProviderConfig] = {}
+    permissions: Mapping[str, Permission] = {}
+    instructions: InstructionOptions = InstructionOptions()
+    tools: ToolOptions = ToolOptions()
+    origins: Mapping[str, str] = {}
+    ignored: tuple[Ignored, ...] = ()
