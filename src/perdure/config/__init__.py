@@ -1,0 +1,1 @@
+"""Configuration: what it may say, where it lies, which files count, and what a Location is."""

@@ -1,0 +1,166 @@
+"""From tables as files hold them to one Config: every layer is checked, then laid over the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import msgspec
+
+from perdure.config import values
+from perdure.config.known import KNOWN
+from perdure.config.reading import Reader, Where, as_table, dotted, each, table, unknown
+from perdure.config.schema import (
+    Config,
+    Ignored,
+    InstructionOptions,
+    ModelConfig,
+    Permission,
+    ProtocolName,
+    ProviderConfig,
+    ToolOptions,
+)
+from perdure.history.content import Form
+
+Keys = tuple[str, ...]
+
+_MODEL = table(
+    {
+        "context_window": values.count,
+        "max_output": values.count,
+        "system_messages": values.one_of(*get_args(Form)),
+        "parameters": each(values.any_name, values.parameter),
+    }
+)
+_PROTOCOLS = get_args(ProtocolName)
+_PROVIDER = table(
+    {
+        "protocol": values.one_of(*_PROTOCOLS),
+        "base_url": values.base_url,
+        "api_key_env": values.environment_name,
+        "headers": each(values.header_name, values.header),
+        "connect_timeout": values.seconds,
+        "silence_timeout": values.seconds,
+        "models": each(values.model_name, _MODEL),
+    }
+)
+_FIELDS: Mapping[str, Reader] = {
+    "model": values.model_reference,
+    "timezone": values.timezone,
+    "step_limit": values.count,
+    "providers": each(values.provider_name, _PROVIDER),
+    "permissions": each(values.tool_name, values.one_of(*get_args(Permission))),
+    "instructions": table({"project": values.flag, "claude_md": values.flag}),
+    "tools": table({"allowed_paths": values.directories}),
+}
+_NEEDED = {
+    "protocol": f"one of {', '.join(_PROTOCOLS)}",
+    "base_url": "the http or https address where it answers",
+}
+_HARMLESS = frozenset({"model", "timezone", "instructions"})
+"""The keys that a project may set before it is trusted: they redirect no key and run nothing."""
+
+
+class Layer(msgspec.Struct, frozen=True):
+    """The checked content of one file, and the keys in it that do not count."""
+
+    file: str
+    content: dict[str, Any]
+    ignored: tuple[Ignored, ...] = ()
+
+
+def protected(content: Mapping[str, object]) -> frozenset[str]:
+    """Return the keys in a project's own file that count only after trust."""
+    return frozenset(content) & (frozenset(_FIELDS) - _HARMLESS)
+
+
+def layer(content: object, file: str, home: Path, *, trusted: bool = True) -> Layer:
+    """Check what one file says; raise ConfigurationError for a wrong key or value.
+
+    Where `trusted` is False, the protected keys are left out, unread, and listed.
+    """
+    where = Where(file, home)
+    found = as_table(content, where)
+    for key in found:
+        if key not in _FIELDS:
+            raise unknown(where.at(key), _FIELDS)
+    left_out = frozenset[str]() if trusted else protected(found)
+    return Layer(
+        file,
+        {key: _FIELDS[key](found[key], where.at(key)) for key in found if key not in left_out},
+        tuple(Ignored(file, key) for key in found if key in left_out),
+    )
+
+
+def combine(layers: Sequence[Layer]) -> Config:
+    """Lay each layer over the ones before it: tables merge, everything else replaces.
+
+    Raises ConfigurationError for a provider that no layer describes whole.
+    """
+    merged: dict[str, Any] = {}
+    files: dict[Keys, str] = {}
+    for each_layer in layers:
+        merged = _merge(merged, each_layer.content)
+        files.update(dict.fromkeys(_leaves(each_layer.content), each_layer.file))
+    origins = {keys: files[keys] for keys in _leaves(merged)}
+    return Config(
+        model=merged.get("model"),
+        timezone=merged.get("timezone"),
+        step_limit=merged.get("step_limit", 100),
+        providers=_providers(merged.get("providers", {}), origins),
+        permissions=merged.get("permissions", {}),
+        instructions=InstructionOptions(**merged.get("instructions", {})),
+        tools=ToolOptions(**merged.get("tools", {})),
+        origins={dotted(keys): file for keys, file in origins.items()},
+        ignored=tuple(ignored for each_layer in layers for ignored in each_layer.ignored),
+    )
+
+
+def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    return {**under, **{key: _laid(under.get(key), value) for key, value in over.items()}}
+
+
+def _laid(under: object, over: object) -> object:
+    if isinstance(under, dict) and isinstance(over, dict):
+        return _merge(cast("dict[str, Any]", under), cast("dict[str, Any]", over))
+    return over
+
+
+def _leaves(content: Mapping[str, Any], above: Keys = ()) -> Iterator[Keys]:
+    for key, value in content.items():
+        keys = (*above, key)
+        if isinstance(value, dict) and value:
+            yield from _leaves(cast("dict[str, Any]", value), keys)
+        else:
+            yield keys
+
+
+def _providers(
+    tables: Mapping[str, dict[str, Any]], origins: Mapping[Keys, str]
+) -> dict[str, ProviderConfig]:
+    return {name: _provider(name, given, origins) for name, given in tables.items()}
+
+
+def _provider(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> ProviderConfig:
+    settings = _known(name) | given
+    settings["models"] = {
+        model: ModelConfig(**fields) for model, fields in given.get("models", {}).items()
+    }
+    for needed, meaning in _NEEDED.items():
+        if needed not in settings:
+            here = ("providers", name)
+            file = next(file for keys, file in origins.items() if keys[:2] == here)
+            raise Where(file, Path(), here).error(f"needs {needed}: {meaning}")
+    return ProviderConfig(**settings)
+
+
+def _known(name: str) -> dict[str, Any]:
+    known = KNOWN.get(name)
+    if known is None:
+        return {}
+    return {
+        "protocol": known.protocol,
+        "base_url": known.base_url,
+        "api_key_env": known.api_key_env,
+    }

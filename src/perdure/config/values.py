@@ -1,0 +1,185 @@
+"""Checks of single values: each returns the value as it is used, or raises ConfigurationError."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from perdure.config.reading import Reader, Where
+
+_PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_TOOL = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_CREDENTIALS = frozenset(
+    {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
+)
+_OWN_PARAMETERS = frozenset({"model", "messages", "system", "tools", "stream"})
+
+
+def text(value: object, where: Where) -> str:
+    """Take printable text that is not empty."""
+    if isinstance(value, str) and value.strip() and value.isprintable():
+        return value
+    raise where.error("must be text on one line")
+
+
+def flag(value: object, where: Where) -> bool:
+    """Take true or false."""
+    if isinstance(value, bool):
+        return value
+    raise where.error("must be true or false")
+
+
+def count(value: object, where: Where) -> int:
+    """Take a whole number of at least 1."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 1_000_000_000:
+        return value
+    raise where.error("must be a whole number from 1 to 1000000000")
+
+
+def seconds(value: object, where: Where) -> float:
+    """Take a time in seconds."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= 86_400:
+        return float(value)
+    raise where.error("must be a number of seconds above 0 and up to 86400")
+
+
+def one_of(*allowed: str) -> Reader:
+    """Return a reader that takes one of these words."""
+
+    def read(value: object, where: Where) -> str:
+        if isinstance(value, str) and value in allowed:
+            return value
+        given = f", not {value!a}" if isinstance(value, str) and len(value) <= 40 else ""
+        raise where.error(f"must be one of {', '.join(allowed)}{given}")
+
+    return read
+
+
+def model_reference(value: object, where: Where) -> str:
+    """Take `provider/model`."""
+    reference = value if isinstance(value, str) else ""
+    provider, _, model = reference.partition("/")
+    if _PROVIDER.fullmatch(provider) and model and model.isprintable() and " " not in model:
+        return reference
+    raise where.error('must be "provider/model", such as "anthropic/claude-opus-5"')
+
+
+def timezone(value: object, where: Where) -> str:
+    """Take the IANA name of a time zone that the host knows."""
+    # Only those who configure a zone pay for the import.
+    from zoneinfo import ZoneInfo
+
+    name = text(value, where)
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise where.error(
+            'must be the name of a time zone that this host knows, such as "Europe/Berlin"'
+        ) from error
+    return name
+
+
+def base_url(value: object, where: Where) -> str:
+    """Take an HTTP address without credentials, query or trailing slash.
+
+    The value is never repeated in a message, since it may hold what should not be there.
+    """
+    from urllib.parse import urlsplit
+
+    address = text(value, where)
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        raise where.error("must be an http or https address") from None
+    if not usable or any(char.isspace() for char in address):
+        raise where.error("must be an http or https address")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise where.error("must hold no user, password, query or fragment; use api_key_env")
+    return address.rstrip("/")
+
+
+def environment_name(value: object, where: Where) -> str:
+    """Take the name of an environment variable; the value is never repeated in a message."""
+    if isinstance(value, str) and _ENVIRONMENT.fullmatch(value):
+        return value
+    raise where.error("must be the name of an environment variable, not the key itself")
+
+
+def header(value: object, where: Where) -> str:
+    """Take the value of an HTTP header that is no credential."""
+    if where.keys[-1].lower() in _CREDENTIALS:
+        raise where.error("holds a credential; name its environment variable with api_key_env")
+    if isinstance(value, str) and value.isascii() and value.isprintable():
+        return value
+    raise where.error("must be printable ASCII text")
+
+
+def parameter(value: object, where: Where) -> Any:
+    """Take JSON data for a member of the request body that the runtime does not own."""
+    if where.keys[-1] in _OWN_PARAMETERS:
+        raise where.error("is set by Perdure itself and cannot be configured")
+    encoded = json_text(value)
+    if encoded is None:
+        raise where.error("must be JSON data: text, numbers, true, false, lists, tables")
+    return msgspec.json.decode(encoded)
+
+
+def directories(value: object, where: Where) -> tuple[Path, ...]:
+    """Take a list of directories, each absolute or below `~/`; return them resolved."""
+    if not isinstance(value, (list, tuple)):
+        raise where.error("must be a list of paths")
+    return tuple(_directory(item, where) for item in cast("list[object]", value))
+
+
+def _directory(value: object, where: Where) -> Path:
+    name = text(value, where) if isinstance(value, str) else ""
+    if name == "~" or name.startswith("~/"):
+        return Path(os.path.realpath(where.home / name[2:]))
+    if not name.startswith("/"):
+        raise where.error('must list paths that begin with "/" or "~/"')
+    return Path(os.path.realpath(name))
+
+
+def provider_name(key: str) -> str | None:
+    """Letters, digits, dot, dash and underscore; a slash would end it in `provider/model`."""
+    return None if _PROVIDER.fullmatch(key) else "letters, digits, '.', '-' and '_'"
+
+
+def model_name(key: str) -> str | None:
+    """Whatever a provider calls its models."""
+    return None if key and key.isprintable() and " " not in key else "printable, without spaces"
+
+
+def tool_name(key: str) -> str | None:
+    """The names that providers allow for tools."""
+    return None if _TOOL.fullmatch(key) else "letters, digits, '_', '-' and '.'"
+
+
+def header_name(key: str) -> str | None:
+    """What HTTP allows."""
+    return None if _HEADER.fullmatch(key) else "the name of an HTTP header"
+
+
+def any_name(key: str) -> str | None:
+    """Any printable text."""
+    return None if key and key.isprintable() else "printable text"
+
+
+def json_text(value: object) -> bytes | None:
+    """Return plain JSON data as deterministic JSON; None where it is anything else.
+
+    NaN, infinities, whole numbers beyond 64 bits, text that is not Unicode and objects of other
+    kinds are no JSON data.
+    """
+    try:
+        encoded = msgspec.json.encode(value, order="deterministic")
+        return encoded if msgspec.json.decode(encoded) == value else None
+    except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError):
+        return None
