@@ -175,8 +175,7 @@ def any_name(key: str) -> str | None:
 def json_text(value: object) -> bytes | None:
     """Return plain JSON data as deterministic JSON; None where it is anything else.
 
-    NaN, infinities, whole numbers beyond 64 bits, text that is not Unicode and objects of other
-    kinds are no JSON data.
+    NaN, infinities, text that is not Unicode and objects of other kinds are no JSON data.
     """
     try:
         encoded = msgspec.json.encode(value, order="deterministic")
