@@ -1,0 +1,84 @@
+"""Test what you build on Perdure without a model, a key or the network.
+
+`ScriptedProvider` serves scripted answers over real HTTP on loopback and refuses what a real
+provider would refuse. `FakeClock` and `SequentialIds` make a run repeatable. `run_cli` runs the
+command line in a process of its own. None of it needs a test framework.
+"""
+
+from perdure.testing.cli import (
+    Finished,
+    home_of,
+    isolated_environment,
+    run_cli,
+    start_cli,
+    to_toml,
+    write_config,
+)
+from perdure.testing.clock import FakeClock, SequentialIds
+from perdure.testing.prefix import Block, assert_prefix_kept, blocks, keeps_prefix
+from perdure.testing.provider import (
+    Refused,
+    Script,
+    ScriptedProvider,
+    nobody_listens,
+    serve_in_thread,
+)
+from perdure.testing.script import (
+    Reply,
+    call,
+    calls,
+    cut,
+    disordered,
+    empty,
+    error,
+    hold,
+    html,
+    malformed,
+    reset,
+    say,
+    stall,
+    stream_error,
+    think,
+    trickle,
+    unfinished,
+)
+from perdure.testing.wire import ReceivedRequest
+
+__all__ = [
+    "Block",
+    "FakeClock",
+    "Finished",
+    "ReceivedRequest",
+    "Refused",
+    "Reply",
+    "Script",
+    "ScriptedProvider",
+    "SequentialIds",
+    "assert_prefix_kept",
+    "blocks",
+    "call",
+    "calls",
+    "cut",
+    "disordered",
+    "empty",
+    "error",
+    "hold",
+    "home_of",
+    "html",
+    "isolated_environment",
+    "keeps_prefix",
+    "malformed",
+    "nobody_listens",
+    "reset",
+    "run_cli",
+    "say",
+    "serve_in_thread",
+    "stall",
+    "start_cli",
+    "stream_error",
+    "think",
+    "to_toml",
+    "trickle",
+    "unfinished",
+    "write_config",
+]

@@ -1,0 +1,125 @@
+"""Does one request begin with another? Answered by reading the requests, not by making them.
+
+Providers cache the beginning of a request and bind reasoning to it, so within a Context Epoch each
+request must be the last one plus something. This reads the requests of every protocol served here
+and knows nothing of the code that lowers them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Literal
+
+import msgspec
+
+from perdure.testing.wire import ReceivedRequest, is_array, is_object
+
+_NOT_CACHED = """
+    cache_control max_completion_tokens max_tokens messages metadata seed service_tier stop
+    stop_sequences store stream stream_options system temperature tools top_k top_p user
+"""
+NOT_CACHED = frozenset(_NOT_CACHED.split())
+"""Members of a request that are no parameter which a prompt cache depends on."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """One comparable piece of a request, without cache markers.
+
+    `opens` is set where a message begins.
+    """
+
+    part: Literal["parameters", "tools", "system", "messages"]
+    role: str
+    content: Any
+    opens: bool = False
+
+    def canonical(self) -> bytes:
+        """Return bytes that are the same for the same block, whatever the order of its keys."""
+        header = f"{self.part} {self.role} {'+' if self.opens else ''}".encode()
+        return header + msgspec.json.encode(self.content, order="sorted")
+
+
+def blocks(request: Mapping[str, Any] | ReceivedRequest) -> list[Block]:
+    """Flatten a request: parameters, tools, system, then each content block of each message.
+
+    Text alone and a list with one text block are the same content.
+    """
+    return [block for block, _ in marked_blocks(request)]
+
+
+def marked_blocks(request: Mapping[str, Any] | ReceivedRequest) -> Iterator[tuple[Block, bool]]:
+    """Yield each block of a request and whether it carries a cache marker."""
+    body: Mapping[str, Any] = request.json if isinstance(request, ReceivedRequest) else request
+    parameters = {key: value for key, value in body.items() if key not in NOT_CACHED}
+    yield Block("parameters", "", parameters), False
+    for tool in body.get("tools") or ():
+        yield Block("tools", "", _unmarked(tool)), _is_marked(tool)
+    for content in _contents(body.get("system")):
+        yield Block("system", "system", _unmarked(content)), _is_marked(content)
+    for message in body.get("messages") or ():
+        for number, content in enumerate(_message_contents(message)):
+            block = Block("messages", message["role"], _unmarked(content), opens=number == 0)
+            yield block, _is_marked(content)
+
+
+def keeps_prefix(
+    previous: Mapping[str, Any] | ReceivedRequest, current: Mapping[str, Any] | ReceivedRequest
+) -> bool:
+    """Tell whether `current` begins with the whole of `previous`."""
+    return _first_difference(previous, current) is None
+
+
+def assert_prefix_kept(requests: Iterable[Mapping[str, Any] | ReceivedRequest]) -> None:
+    """Raise AssertionError, with both blocks, at the first request that is not the last plus more.
+
+    Call it with the requests of one Context Epoch.
+    """
+    for number, (previous, current) in enumerate(pairwise(requests), 1):
+        if difference := _first_difference(previous, current):
+            place, was, now = difference
+            raise AssertionError(
+                f"request {number} does not begin with request {number - 1}: "
+                f"block {place} was {_shown(was)} and is {_shown(now)}"
+            )
+
+
+def _first_difference(
+    previous: Mapping[str, Any] | ReceivedRequest, current: Mapping[str, Any] | ReceivedRequest
+) -> tuple[int, Block, Block | None] | None:
+    now = blocks(current)
+    for place, was in enumerate(blocks(previous)):
+        if place >= len(now) or now[place] != was:
+            return place, was, now[place] if place < len(now) else None
+    return None
+
+
+def _message_contents(message: Mapping[str, Any]) -> list[Any]:
+    others = {k: v for k, v in message.items() if k not in {"role", "content", "tool_calls"}}
+    contents = [*_contents(message.get("content")), *(message.get("tool_calls") or ())]
+    return [others, *contents] if others else contents
+
+
+def _contents(content: Any) -> list[Any]:
+    if is_array(content):
+        return content
+    return [] if content is None else [{"type": "text", "text": content}]
+
+
+def _is_marked(content: Any) -> bool:
+    return is_object(content) and bool(content.get("cache_control"))
+
+
+def _unmarked(content: Any) -> Any:
+    """Return a block without its marker, nor those on the blocks of a tool result."""
+    if not is_object(content):
+        return content
+    plain = {key: value for key, value in content.items() if key != "cache_control"}
+    if plain.get("type") == "tool_result":
+        plain["content"] = [_unmarked(each) for each in _contents(plain.get("content"))]
+    return plain
+
+
+def _shown(block: Block | None) -> str:
+    text = "missing" if block is None else block.canonical().decode()
+    return text if len(text) <= 400 else f"{text[:400]}… ({len(text)} characters)"

@@ -1,0 +1,269 @@
+"""The scripted provider: real HTTP on loopback, scripted answers, a real provider's strictness."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import anyio
+import msgspec
+from anyio.from_thread import start_blocking_portal
+from msgspec.structs import replace
+
+from perdure.testing.anthropic import AnthropicMessages
+from perdure.testing.openai_chat import OpenAIChat
+from perdure.testing.script import Reply
+from perdure.testing.server import HttpRequest, serving
+from perdure.testing.wire import (
+    ReceivedRequest,
+    Rejection,
+    Response,
+    Rules,
+    Wire,
+    document,
+    refuse,
+    respond,
+)
+
+Script = Sequence[Reply] | Callable[[ReceivedRequest, int], Reply]
+"""The replies in order, or a function of a request and the number of replies given before."""
+
+ProtocolName = Literal["openai-chat", "anthropic"]
+
+Template = Literal["late-system-refused", "gemma"]
+
+DEFAULT_KEY = "scripted-key"
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """One request that was refused: which, with what status, in what words."""
+
+    index: int
+    status: int
+    message: str
+
+
+class ScriptedProvider:
+    """Serve a script over HTTP on loopback, as OpenAI Chat Completions and Anthropic Messages do.
+
+    Use it as an async context manager inside a test, or through `serve_in_thread`. A request that
+    a real provider would refuse is refused in its words and takes no reply from the script.
+
+    `models` are the only model names accepted (by default every name is). `api_key` is the key
+    that must come; by default Anthropic's protocol takes any key and OpenAI's needs none. `window`
+    is the context window in tokens. `template` makes the chat protocol behave like a local server
+    whose chat template refuses system messages: late ones, or all of them ("gemma").
+    `refuse_unknown_members` refuses body members that OpenAI's own API does not know.
+
+    `requests` are all requests for an answer, in order of arrival; `refused` tells which of them
+    broke a rule; `unexpected` are those that came after the end of the script, answered with
+    HTTP 500; `abandoned` are the indexes of those whose client left before the whole answer was
+    sent; `others` are requests for anything else, such as the list of models.
+    """
+
+    def __init__(
+        self,
+        script: Script,
+        *,
+        models: Sequence[str] | None = None,
+        api_key: str | None = None,
+        window: int | None = None,
+        template: Template | None = None,
+        refuse_unknown_members: bool = False,
+    ) -> None:
+        names = None if models is None else tuple(models)
+        rules = Rules(names, api_key, window, template, refuse_unknown_members)
+        self._script = script
+        self._rules = rules
+        self._anthropic: Wire = AnthropicMessages(rules)
+        self._chat: Wire = OpenAIChat(rules)
+        self._given = 0
+        self._port = 0
+        self._stack = AsyncExitStack()
+        self.requests: list[ReceivedRequest] = []
+        self.refused: list[Refused] = []
+        self.unexpected: list[ReceivedRequest] = []
+        self.abandoned: list[int] = []
+        self.others: list[ReceivedRequest] = []
+
+    async def __aenter__(self) -> Self:
+        self._port = await self._stack.enter_async_context(serving(self._respond, self._left))
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, traceback)
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL for the OpenAI protocols, with `/v1`."""
+        return f"http://127.0.0.1:{self._port}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for Anthropic's protocol, without `/v1`."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def remaining(self) -> int:
+        """How many replies of the script are still to be given; 0 for a function."""
+        return 0 if callable(self._script) else max(0, len(self._script) - self._given)
+
+    def config(
+        self,
+        protocol: ProtocolName = "openai-chat",
+        *,
+        name: str = "scripted",
+        model: str = "model-1",
+        api_key_env: str | None = None,
+        **settings: Any,
+    ) -> dict[str, Any]:
+        """Return a configuration, shaped like the TOML file, with this as the only provider.
+
+        `settings` are those of the model (`context_window`, `max_output`, `system_messages`). The
+        key goes along as a header, unless `api_key_env` names a variable of the environment.
+        """
+        chat = protocol == "openai-chat"
+        provider: dict[str, Any] = {
+            "protocol": protocol,
+            "base_url": self.openai_url if chat else self.anthropic_url,
+            "models": {model: settings},
+        }
+        key = self._rules.api_key or (None if chat else DEFAULT_KEY)
+        if api_key_env:
+            provider["api_key_env"] = api_key_env
+        elif key:
+            header = {"authorization": f"Bearer {key}"} if chat else {"x-api-key": key}
+            provider["headers"] = header
+        return {"model": f"{name}/{model}", "providers": {name: provider}}
+
+    async def received(self, count: int, timeout: float = 10.0) -> None:
+        """Wait until `count` requests for an answer have come; TimeoutError after the timeout."""
+        with anyio.fail_after(timeout):
+            # They may come from another thread, so there is no event to wait for.
+            while len(self.requests) < count:  # noqa: ASYNC110
+                await anyio.sleep(0.002)
+
+    def wait_until_received(self, count: int, timeout: float = 10.0) -> None:
+        """Do the same as `received`, blocking: for a provider that is served in a thread."""
+        deadline = time.monotonic() + timeout
+        while len(self.requests) < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{len(self.requests)} of {count} requests came")
+            time.sleep(0.002)
+
+    def _respond(self, http: HttpRequest) -> Response:
+        path = http.target.partition("?")[0]
+        match http.method, path:
+            case "POST", "/v1/chat/completions":
+                return self._answer(self._chat, http)
+            case "POST", "/v1/messages":
+                return self._answer(self._anthropic, http)
+            case _:
+                return self._answer_other(http, path)
+
+    def _answer_other(self, http: HttpRequest, path: str) -> Response:
+        request = _received(len(self.others), http)
+        self.others.append(request)
+        anthropic = request.headers.keys() & {"anthropic-version", "x-api-key"}
+        wire = self._anthropic if anthropic else self._chat
+        try:
+            wire.authorize(request)
+        except Rejection as rejection:
+            return refuse(wire, rejection)
+        if (http.method, path) == ("GET", "/v1/models"):
+            return document(200, wire.models(self._rules.models or ("model-1",)))
+        return refuse(wire, Rejection(404, f"Invalid URL ({http.method} {path})"))
+
+    def _answer(self, wire: Wire, http: HttpRequest) -> Response:
+        request = _received(len(self.requests), http)
+        self.requests.append(request)
+        try:
+            wire.authorize(request)
+            remarks = tuple(wire.check(request))
+        except Rejection as rejection:
+            self.refused.append(Refused(request.index, rejection.status, rejection.message))
+            response = refuse(wire, rejection)
+        else:
+            request = self.requests[-1] = replace(request, remarks=remarks)
+            response = self._scripted(wire, request)
+        return replace(response, request=request.index)
+
+    def _scripted(self, wire: Wire, request: ReceivedRequest) -> Response:
+        reply = self._next(request)
+        if reply is not None:
+            return respond(wire, request, reply)
+        self.unexpected.append(request)
+        words = (
+            f"The script is exhausted: it has {self._given} replies, and request {request.index} "
+            "asks for one more."
+        )
+        # Clients that honour this header do not repeat a request that cannot succeed.
+        return refuse(wire, Rejection(500, words), [("x-should-retry", "false")])
+
+    def _next(self, request: ReceivedRequest) -> Reply | None:
+        number = self._given
+        if callable(self._script):
+            reply = self._script(request, number)
+        elif number < len(self._script):
+            reply = self._script[number]
+        else:
+            return None
+        self._given += 1
+        return reply
+
+    def _left(self, response: Response) -> None:
+        if response.request is not None:
+            self.abandoned.append(response.request)
+
+
+@contextmanager
+def serve_in_thread(
+    script: Script,
+    *,
+    models: Sequence[str] | None = None,
+    api_key: str | None = None,
+    window: int | None = None,
+    template: Template | None = None,
+    refuse_unknown_members: bool = False,
+) -> Generator[ScriptedProvider]:
+    """Serve a script from a thread with its own event loop, for tests of other processes.
+
+    The options are those of `ScriptedProvider`. What the provider recorded can be read from the
+    calling thread at any time.
+    """
+    provider = ScriptedProvider(
+        script,
+        models=models,
+        api_key=api_key,
+        window=window,
+        template=template,
+        refuse_unknown_members=refuse_unknown_members,
+    )
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
+        yield provider
+
+
+@contextmanager
+def nobody_listens() -> Generator[str]:
+    """Yield a URL on loopback that refuses every connection while the context is open."""
+    # Bound but not listening, the port is taken, so that nothing else can come to listen there.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def _received(index: int, http: HttpRequest) -> ReceivedRequest:
+    try:
+        content = msgspec.json.decode(http.body)
+    except msgspec.DecodeError:
+        content = None
+    return ReceivedRequest(index, http.method, http.target, http.headers, http.body, content)
