@@ -110,9 +110,9 @@ def test_the_index_leads_to_every_document() -> None:
 
 def test_the_map_of_the_house_names_every_room() -> None:
     house = (ROOT / "docs" / "house.md").read_text("utf-8")
-    rooms = [path.name for path in (ROOT / "src" / "perdure").iterdir() if is_room(path)]
-    assert [room for room in rooms if f"src/perdure/{room})" not in house] == []
-
-
-def is_room(path: Path) -> bool:
-    return (path.suffix == ".py" and path.name[0] != "_") or (path / "__init__.py").exists()
+    named = set(re.findall(r"`(\w+)(?:/|\.py)?`", house))
+    inside = [path for path in (ROOT / "src" / "perdure").iterdir() if path.name[0] != "_"]
+    rooms = {
+        path.stem for path in inside if path.suffix == ".py" or (path / "__init__.py").exists()
+    }
+    assert rooms - named == set()
