@@ -1,0 +1,1 @@
+"""The event log and its transaction: one contract, kept by each database."""

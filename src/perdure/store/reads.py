@@ -1,0 +1,147 @@
+"""The queries that read sessions, each run inside one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from perdure.context.snapshot import SourceSnapshot
+from perdure.errors import AmbiguousId, StoreDamaged
+from perdure.history.events import Record, decode
+from perdure.store.contract import PromptRow, SessionRow
+from perdure.store.database import Connection
+from perdure.store.lease import not_found
+from perdure.store.process import Process, is_gone
+from perdure.store.schema import MOST_EVENTS, SEQ_BITS
+
+_SESSIONS = """
+    SELECT s.id, s.title, s.directory, s.model, s.outcome, s.pending, s.created, s.updated,
+        s.last_seq, s.control_seq, s.token, s.owner, h.host, h.pid, h.started
+    FROM session AS s LEFT JOIN holder AS h ON h.number = s.holder
+"""
+_SESSION = f"{_SESSIONS} WHERE s.id = ?"
+_LATEST = f"{_SESSIONS} ORDER BY s.updated DESC, s.number DESC"
+_PLACE = "SELECT number, last_seq FROM session WHERE id = ?"
+_LIKE = "SELECT id FROM session WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 6"
+_PROMPT = """
+    SELECT p.id, s.id, p.seq, p.state
+    FROM prompt AS p JOIN session AS s ON s.number = p.session
+    WHERE p.id = ?
+"""
+# As bytes: a damaged text must fail in its own row, where its session and seq can be named.
+_EVENTS = """
+    SELECT e.place, k.name, e.time, CAST(e.data AS BLOB)
+    FROM event AS e LEFT JOIN kind AS k ON k.number = e.kind
+    WHERE e.place BETWEEN ? AND ? ORDER BY e.place
+"""
+_ENTRIES = "SELECT key, entry FROM snapshot WHERE session = ?"
+_entries = msgspec.json.Decoder(SourceSnapshot)
+
+
+def session(connection: Connection, id_: str, here: Process) -> SessionRow:
+    """Return one session's row."""
+    row = connection.execute(_SESSION, (id_,)).fetchone()
+    if row is None:
+        raise not_found(id_)
+    return _session_row(row, here)
+
+
+def sessions(connection: Connection, here: Process) -> list[SessionRow]:
+    """Return all sessions, the one updated last first."""
+    return [_session_row(row, here) for row in connection.execute(_LATEST)]
+
+
+def ids(connection: Connection) -> list[str]:
+    """Return the ids of all sessions, oldest first."""
+    return [id_ for (id_,) in connection.execute("SELECT id FROM session ORDER BY number")]
+
+
+def version(connection: Connection, id_: str) -> int:
+    """Return the seq of a session's last event."""
+    return place(connection, id_)[1]
+
+
+def place(connection: Connection, id_: str) -> tuple[int, int]:
+    """Return a session's number and the seq of its last event."""
+    row = connection.execute(_PLACE, (id_,)).fetchone()
+    if row is None:
+        raise not_found(id_)
+    return row
+
+
+def resolve(connection: Connection, prefix: str) -> str:
+    """Return the one id that is `prefix` or begins with it."""
+    found: list[str] = [id_ for (id_,) in connection.execute(_LIKE, (prefix,))] if prefix else []
+    if not found:
+        raise not_found(prefix)
+    if len(found) == 1 or found[0] == prefix:
+        return found[0]
+    shown = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
+    raise AmbiguousId(f"{prefix!r} begins several session ids ({shown}); give more of it")
+
+
+def prompt(connection: Connection, id_: str) -> PromptRow | None:
+    """Return what is known of a prompt id."""
+    row: Any = connection.execute(_PROMPT, (id_,)).fetchone()
+    return None if row is None else PromptRow(*row)
+
+
+def snapshot(connection: Connection, id_: str) -> dict[str, SourceSnapshot]:
+    """Return the Context Snapshot of a session."""
+    number, _ = place(connection, id_)
+    rows = connection.execute(_ENTRIES, (number,))
+    try:
+        return {key: _entries.decode(entry) for key, entry in rows}
+    except msgspec.MsgspecError as error:
+        raise StoreDamaged(
+            f"the Context Snapshot of session {id_} is damaged ({error}); "
+            "run `perdure doctor --repair`"
+        ) from error
+
+
+def events(
+    connection: Connection, id_: str, after: int = 0, limit: int | None = None
+) -> list[Record]:
+    """Return a session's events after a seq; raise StoreDamaged where one is not what it was."""
+    number, last = place(connection, id_)
+    after = max(after, 0)
+    until = last if limit is None else min(last, after + max(limit, 0))
+    records = list(log(connection, id_, number, after, until))
+    if len(records) < until - after:
+        raise missing(id_, after + len(records) + 1)
+    return records
+
+
+def log(
+    connection: Connection, id_: str, number: int, after: int = 0, until: int = MOST_EVENTS
+) -> Iterator[Record]:
+    """Yield what the log holds of a session, in order; raise StoreDamaged at the first fault."""
+    base = number << SEQ_BITS
+    rows: Any = connection.execute(_EVENTS, (base + after + 1, base + until))
+    for seq, (place_, kind, time, data) in enumerate(rows, after + 1):
+        if place_ != base + seq:
+            raise missing(id_, seq)
+        try:
+            yield Record(seq, time, decode(kind, data))
+        except (StoreDamaged, ValueError, TypeError) as error:
+            raise StoreDamaged(
+                f"event {seq} of session {id_} is damaged ({error}); other sessions are not "
+                "affected. Run `perdure doctor` or restore a backup"
+            ) from error
+
+
+def missing(id_: str, seq: int) -> StoreDamaged:
+    """Return the error for an event that is not where it should be."""
+    return StoreDamaged(
+        f"event {seq} of session {id_} is missing; other sessions are not affected. "
+        "Run `perdure doctor` or restore a backup"
+    )
+
+
+def _session_row(row: Any, here: Process) -> SessionRow:
+    *columns, host, pid, started = row
+    if host is None or is_gone(Process(host, pid, started), here):
+        columns[-1] = ""
+    return SessionRow(*columns)
