@@ -34,11 +34,18 @@ class ToolContext(msgspec.Struct, frozen=True):
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
-    """What a tool returns. `text` goes to the model; `paths` are the files or directories that the
-    call read, listed or wrote, absolute and resolved."""
+    """What a tool returns.
+
+    `text` goes to the model, cut in the middle where it is over the limit; `note` is a short remark
+    that follows it and is never cut away, such as an exit code. `paths` are the files or
+    directories that the call read, listed or wrote, absolute and resolved. `file` is the managed
+    file with the complete text, for a tool that has bounded its own output already.
+    """
 
     text: str
     paths: tuple[Path, ...] = ()
+    note: str = ""
+    file: str = ""
 
 
 class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):

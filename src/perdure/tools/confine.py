@@ -1,0 +1,158 @@
+"""Keep the paths that a model gives inside what the session may touch.
+
+A path is resolved first, links included, and checked then. What is opened later is walked to from
+the root that passed the check, one name at a time and through no link, so that a link put in place
+in between leads nowhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from perdure.errors import ToolError
+from perdure.tools.base import ToolContext
+from perdure.tools.printable import printable, shortened
+
+_LONGEST_NAME = 255
+_LONGEST_PATH = 4096
+_REASONS = {
+    errno.ENOENT: "does not exist",
+    errno.ENOTDIR: "does not exist: a part of the path is a file, not a directory",
+    errno.ELOOP: "is, or goes through, a link that leads round in a loop or changed just now",
+    errno.ENAMETOOLONG: "is too long for a path",
+    errno.EACCES: "cannot be opened: permission denied",
+    errno.EPERM: "cannot be opened: not permitted",
+    errno.EISDIR: "is a directory",
+    errno.ENOSPC: "was not written: the disk is full",
+    errno.EDQUOT: "was not written: the disk quota is used up",
+    errno.EROFS: "was not written: the file system is read-only",
+}
+
+# With O_PATH a directory that may be passed through but not listed is no obstacle.
+_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A path that passed the check.
+
+    `root` is the opened directory that holds it and `path` the target; both are absolute with every
+    link resolved. `shown` is how messages name it: relative to the Location where it is inside the
+    project.
+    """
+
+    root: Path
+    path: Path
+    shown: str
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The names of the directories between the root and the target."""
+        return self.path.relative_to(self.root).parts[:-1]
+
+    @property
+    def name(self) -> str:
+        """The target's own name, `.` for the root itself."""
+        return "." if self.path == self.root else self.path.name
+
+
+def confine(given: str, context: ToolContext, *, write: bool = False) -> Place:
+    """Return the place that a model means, relative to the Location.
+
+    Raise ToolError for a path that is no path, or leads outside the project, the session's outputs
+    (which can only be read) and the further directories that the configuration opens.
+    """
+    _require_a_path(given)
+    _refuse_a_home(given, context)
+    path = Path(os.path.realpath(context.directory / given))
+    name = shown(path, context)
+    outputs = Path(os.path.realpath(context.outputs))
+    if write and path.is_relative_to(outputs):
+        raise ToolError(f"{name} is a stored tool output; it can be read but not written")
+    opened = [context.project, *(Path(os.path.realpath(extra)) for extra in context.allowed)]
+    for root in opened if write else [*opened, outputs]:
+        if path.is_relative_to(root):
+            return Place(root, path, name)
+    raise ToolError(_refusal(given, path, context))
+
+
+def shown(path: Path, context: ToolContext) -> str:
+    """Return how a resolved path is named to the model, and can be given back by it."""
+    if path.is_relative_to(context.project):
+        return printable(os.path.relpath(path, context.directory))
+    return printable(str(path))
+
+
+@contextmanager
+def directory(root: Path, names: Sequence[str], *, create: bool = False) -> Generator[int]:
+    """Walk from a root down the names, through no link, and hold the last directory open.
+
+    The value is a file descriptor for `dir_fd` arguments. `create` makes what is missing.
+    Raise OSError where a name is missing, a link or no directory.
+    """
+    held = os.open(root, _PASS)
+    try:
+        for name in names:
+            if create:
+                with suppress(FileExistsError):
+                    os.mkdir(name, dir_fd=held)
+            below = os.open(name, _PASS, dir_fd=held)
+            os.close(held)
+            held = below
+        yield held
+    finally:
+        os.close(held)
+
+
+def names_in(held: int, longest: int) -> list[str]:
+    """Return at most so many names from a directory that is held open."""
+    # What was opened only to pass through cannot be read itself.
+    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
+    try:
+        with os.scandir(readable) as entries:
+            return [entry.name for entry in islice(entries, longest)]
+    finally:
+        os.close(readable)
+
+
+@contextmanager
+def explained(name: str) -> Generator[None]:
+    """Turn what the operating system refuses into a ToolError about the file of that name."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0)
+        raise ToolError(f"{name} {reason or f'cannot be used: {error.strerror}'}") from error
+
+
+def _require_a_path(given: str) -> None:
+    name = shortened(printable(given), 200)
+    if not given:
+        raise ToolError("the path is empty; give one relative to the working directory")
+    if "\0" in given:
+        raise ToolError(f"{name} is no path: it holds a NUL character")
+    try:
+        encoded = os.fsencode(given)
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{name} is no path: it cannot be encoded") from error
+    longest = max(len(part) for part in encoded.split(b"/"))
+    if longest > _LONGEST_NAME or len(encoded) > _LONGEST_PATH:
+        raise ToolError(f"{name} is too long for a path")
+
+
+def _refuse_a_home(given: str, context: ToolContext) -> None:
+    # Taken as it is, `~/notes` would make a directory named `~` in the project.
+    if given.partition("/")[0] == "~" and not os.path.lexists(context.directory / "~"):
+        raise ToolError(f"`~` is not expanded; give a path relative to {context.directory}")
+
+
+def _refusal(given: str, path: Path, context: ToolContext) -> str:
+    leads = "is" if os.path.normpath(context.directory / given) == str(path) else "leads"
+    opened = ", ".join(str(root) for root in (context.project, *context.allowed))
+    return f"{printable(given)} {leads} outside of the directories that are open here ({opened})"
