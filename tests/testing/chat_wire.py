@@ -1,0 +1,51 @@
+"""Requests in the form of Chat Completions, for the tests of the scripted provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+
+from perdure.testing import ScriptedProvider
+
+TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def system(content: Any, role: str = "system") -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def asks(*ids: str, **function: Any) -> dict[str, Any]:
+    return {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {
+                "id": each,
+                "type": "function",
+                "function": {"name": "read", "arguments": "{}", **function},
+            }
+            for each in ids
+        ],
+    }
+
+
+def result(given: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": given, "content": "done"}
+
+
+def request(*messages: Any, **members: Any) -> dict[str, Any]:
+    return {"model": "model-1", "messages": list(messages) or [user("Hello")], **members}
+
+
+async def post(
+    client: httpx2.AsyncClient,
+    provider: ScriptedProvider,
+    body: Any,
+    headers: dict[str, str] | None = None,
+) -> httpx2.Response:
+    return await client.post(f"{provider.openai_url}/chat/completions", json=body, headers=headers)

@@ -1,0 +1,15 @@
+"""What the tests of the scripted provider share."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    """A client that obeys no proxy of this machine."""
+    async with httpx2.AsyncClient(trust_env=False, timeout=10.0) as client:
+        yield client
