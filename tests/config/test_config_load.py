@@ -195,3 +195,18 @@ def test_a_given_mapping_means_what_the_file_means(places: Places) -> None:
     read, given = load(places.below, places.env), from_mapping(mapping, "given", places.env)
     assert (given.model, given.providers) == (read.model, read.providers)
     assert set(given.origins.values()) == {"given"}
+
+
+def test_without_a_known_home_only_a_path_below_it_is_an_error(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown() -> Path:
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", unknown)
+    env = {name: value for name, value in places.env.items() if name != "HOME"}
+    places.write('[tools]\nallowed_paths = ["/srv"]')
+    assert load(places.below, env).tools.allowed_paths == (Path("/srv"),)
+    places.write('[tools]\nallowed_paths = ["~/notes"]')
+    with pytest.raises(ConfigurationError, match="home directory is not known"):
+        load(places.below, env)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast, get_args
 
 import msgspec
@@ -75,12 +74,12 @@ def protected(content: Mapping[str, object]) -> frozenset[str]:
     return frozenset(content) & (frozenset(_FIELDS) - _HARMLESS)
 
 
-def layer(content: object, file: str, home: Path, *, trusted: bool = True) -> Layer:
+def layer(content: object, file: str, env: Mapping[str, str], *, trusted: bool = True) -> Layer:
     """Check what one file says; raise ConfigurationError for a wrong key or value.
 
     Where `trusted` is False, the protected keys are left out, unread, and listed.
     """
-    where = Where(file, home)
+    where = Where(file, env)
     found = as_table(content, where)
     for key in found:
         if key not in _FIELDS:
@@ -151,7 +150,7 @@ def _provider(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> 
         if needed not in settings:
             here = ("providers", name)
             file = next(file for keys, file in origins.items() if keys[:2] == here)
-            raise Where(file, Path(), here).error(f"needs {needed}: {meaning}")
+            raise Where(file, {}, here).error(f"needs {needed}: {meaning}")
     return ProviderConfig(**settings)
 
 

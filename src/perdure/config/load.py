@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.config.layers import Layer, combine, layer, protected
 from perdure.config.location import Location, find_project, shown
-from perdure.config.paths import config_dir, home_dir
+from perdure.config.paths import config_dir
 from perdure.config.schema import Config
 from perdure.config.trust import is_trusted
 from perdure.errors import ConfigurationError
@@ -33,11 +33,10 @@ def load(directory: str | Path, env: Mapping[str, str]) -> Config:
     for whatever cannot be read or is not right, and DirectoryNotFound.
     """
     location = find_project(directory)
-    home = home_dir(env)
     user = config_dir(env) / USER_FILE
     content = read(user)
-    layers = [] if content is None else [layer(content, shown(user), home)]
-    return combine([*layers, *_project_layers(location, home, env)])
+    layers = [] if content is None else [layer(content, shown(user), env)]
+    return combine([*layers, *_project_layers(location, env)])
 
 
 def from_mapping(
@@ -50,8 +49,7 @@ def from_mapping(
     `origin` names it in messages and in `Config.origins`. Everything in it counts. Raises
     ConfigurationError.
     """
-    home = home_dir(os.environ if env is None else env)
-    return combine([layer(mapping, origin, home)])
+    return combine([layer(mapping, origin, os.environ if env is None else env)])
 
 
 def read(file: Path) -> dict[str, Any] | None:
@@ -63,12 +61,12 @@ def read(file: Path) -> dict[str, Any] | None:
     return None if raw is None else _parse(raw, shown(file))
 
 
-def _project_layers(location: Location, home: Path, env: Mapping[str, str]) -> list[Layer]:
+def _project_layers(location: Location, env: Mapping[str, str]) -> list[Layer]:
     files = [directory / PROJECT_FILE for directory in location.between()]
     found = [(file, content) for file in files if (content := read(file)) is not None]
     # The list of trusted projects is looked at only where it decides something.
     trusted = any(protected(content) for _, content in found) and is_trusted(location.project, env)
-    return [layer(content, shown(file), home, trusted=trusted) for file, content in found]
+    return [layer(content, shown(file), env, trusted=trusted) for file, content in found]
 
 
 def _bytes(file: Path) -> bytes | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from perdure.config.location import shown
@@ -17,10 +16,10 @@ Name = Callable[[str], str | None]
 
 
 class Where(NamedTuple):
-    """A place in a configuration: the file, the keys down to the value, the user's home."""
+    """A place in a configuration: the file, the environment, the keys down to the value."""
 
     file: str
-    home: Path
+    env: Mapping[str, str]
     keys: tuple[str, ...] = ()
 
     def at(self, key: str) -> Where:

@@ -45,6 +45,11 @@ def is_trusted(directory: str | Path, env: Mapping[str, str]) -> bool:
     return str(find_project(directory).project) in _read(data_dir(env) / _NAME).projects
 
 
+def trusted_projects(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the roots of all trusted projects, sorted. Raises ConfigurationError as `trust`."""
+    return _read(data_dir(env) / _NAME).projects
+
+
 def _change(directory: str | Path, env: Mapping[str, str], *, add: bool) -> Path:
     project = find_project(directory).project
     file = data_dir(env) / _NAME

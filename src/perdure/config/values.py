@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from perdure.config.paths import home_dir
 from perdure.config.reading import Reader, Where
 
 _PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -141,7 +142,7 @@ def directories(value: object, where: Where) -> tuple[Path, ...]:
 def _directory(value: object, where: Where) -> Path:
     name = text(value, where) if isinstance(value, str) else ""
     if name == "~" or name.startswith("~/"):
-        return Path(os.path.realpath(where.home / name[2:]))
+        return Path(os.path.realpath(home_dir(where.env) / name[2:]))
     if not name.startswith("/"):
         raise where.error('must list paths that begin with "/" or "~/"')
     return Path(os.path.realpath(name))
