@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.config.trust import is_trusted, trust, untrust
+from perdure.config.trust import is_trusted, trust, trusted_projects, untrust
 from perdure.errors import ConfigurationError, DirectoryNotFound
 
 
@@ -60,6 +60,23 @@ def test_trust_can_be_taken_back(project: Path, env: dict[str, str]) -> None:
     trust(project, env)
     assert untrust(project / "below", env) == project
     assert not is_trusted(project, env)
+
+
+def test_the_trust_of_a_project_that_is_gone_can_be_taken_back(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
+    (tmp_path / "brief").mkdir()
+    trust(tmp_path / "brief", env)
+    (tmp_path / "brief").rmdir()
+    assert untrust(tmp_path / "brief", env) == tmp_path / "brief"
+    assert trusted_projects(env) == ()
+
+
+def test_the_trusted_projects_are_listed_in_order(tmp_path: Path, env: dict[str, str]) -> None:
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        trust(tmp_path / name, env)
+    assert trusted_projects(env) == (str(tmp_path / "a"), str(tmp_path / "b"))
 
 
 def test_trusting_twice_is_the_same_as_once(project: Path, env: dict[str, str]) -> None:

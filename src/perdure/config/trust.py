@@ -32,12 +32,21 @@ def trust(directory: str | Path, env: Mapping[str, str]) -> Path:
     Durable when it returns. Raises DirectoryNotFound, and ConfigurationError where the list of
     trusted projects cannot be kept.
     """
-    return _change(directory, env, add=True)
+    project = find_project(directory).project
+    _change(project, env, add=True)
+    return project
 
 
 def untrust(directory: str | Path, env: Mapping[str, str]) -> Path:
-    """Take the trust of a directory's project back; return its root. Raises as `trust`."""
-    return _change(directory, env, add=False)
+    """Take the trust of a directory's project back; return its root.
+
+    A root that no longer exists is found by its path. Raises as `trust`.
+    """
+    project = Path(directory).absolute()
+    if str(project) not in trusted_projects(env):
+        project = find_project(directory).project
+    _change(project, env, add=False)
+    return project
 
 
 def is_trusted(directory: str | Path, env: Mapping[str, str]) -> bool:
@@ -50,8 +59,7 @@ def trusted_projects(env: Mapping[str, str]) -> tuple[str, ...]:
     return _read(data_dir(env) / _NAME).projects
 
 
-def _change(directory: str | Path, env: Mapping[str, str], *, add: bool) -> Path:
-    project = find_project(directory).project
+def _change(project: Path, env: Mapping[str, str], *, add: bool) -> None:
     file = data_dir(env) / _NAME
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -60,7 +68,6 @@ def _change(directory: str | Path, env: Mapping[str, str], *, add: bool) -> Path
             _write(file, _Trusted(tuple(sorted(others | {str(project)} if add else others))))
     except OSError as error:
         raise ConfigurationError(f"{shown(file)} cannot be written: {error.strerror}") from error
-    return project
 
 
 def _read(file: Path) -> _Trusted:
