@@ -37,7 +37,7 @@ def main() -> None:
     family.watch()
     left = family.asked is None and not family.wait(_LINGER)
     if left or family.asked == "end":
-        family.terminate(grace)
+        family.terminate(_LINGER if left else grace)
     family.kill()
     with suppress(BrokenPipeError):
         os.write(2, f"ended {family.status} {int(left)}\n".encode())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -102,12 +103,21 @@ def directory(root: Path, names: Sequence[str], *, create: bool = False) -> Gene
             if create:
                 with suppress(FileExistsError):
                     os.mkdir(name, dir_fd=held)
-            below = os.open(name, _PASS, dir_fd=held)
+            below = _enter(name, held)
             os.close(held)
             held = below
         yield held
     finally:
         os.close(held)
+
+
+def _enter(name: str, held: int) -> int:
+    try:
+        return os.open(name, _PASS, dir_fd=held)
+    except NotADirectoryError:
+        if stat.S_ISLNK(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
 
 
 def names_in(held: int, longest: int) -> list[str]:

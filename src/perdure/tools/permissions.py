@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.history.content import ToolCall
-from perdure.tools.printable import printable, shortened
+from perdure.tools.printable import printable, shortened, storable
 from perdure.tools.settle import Settled
 
 Permission = Literal["allow", "ask", "deny"]
@@ -84,7 +84,7 @@ def declined(tool: str, answer: PermissionAnswer) -> Settled:
 
     Its outcome is `declined`, which ends the drain, unless a reason was given for the model.
     """
-    reason = answer.reason.strip()
+    reason = storable(answer.reason.strip())
     if reason:
         return Settled("failed", f"not run: the user declined the tool {tool} and said: {reason}")
     return Settled("declined", f"not run: the user declined the tool {tool}.")

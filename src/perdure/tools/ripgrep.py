@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.tools._search import cut
+from perdure.tools.confine import Place
 from perdure.tools.searching import Finds, Search, run_lines
 
 # The same files as our own program looks into, in the same order: git's ignore rules in any
@@ -31,8 +32,8 @@ _OPTIONS = (
 def suits(wanted: Search) -> bool:
     """Tell whether ripgrep would look into exactly the files that our own program looks into.
 
-    Outside of a repository it would also read the ignore files above the project, and a pattern of
-    `include` with a slash would not be about the path from the place that was asked for.
+    For a part of a project outside of a repository it would also read the ignore files above the
+    project, and `include` with a slash is about paths, which a type of ripgrep is not.
     """
     place = wanted.place
     whole = place.path == place.root
@@ -62,9 +63,14 @@ async def search_with_ripgrep(program: str, wanted: Search) -> Finds | None:
 def _command(program: str, wanted: Search) -> list[str]:
     # A `--glob` for the wanted names would bring ignored files back; a type does not.
     types = [f"--type-add=wanted:{wanted.include}", "--type=wanted"] if wanted.include else []
+    above = ["--no-ignore-parent"] if _is_whole(wanted.place) else []
     # Searched from inside: given as an argument, a directory of which the rules of the project
     # speak by its path would be searched as if they did not.
-    return [program, *_OPTIONS, *types, f"--regexp={wanted.pattern}", "."]
+    return [program, *_OPTIONS, *types, *above, f"--regexp={wanted.pattern}", "."]
+
+
+def _is_whole(place: Place) -> bool:
+    return place.path == place.root
 
 
 def _shown(prefix: str, path: bytes, rest: bytes) -> str:

@@ -27,7 +27,9 @@ from perdure.tools.confine import Place
 SECONDS = 20
 """How long a search may take."""
 
-_PROGRAM = Path(__file__).with_name("_search.py")
+PROGRAM = Path(__file__).with_name("_search.py")
+"""Our own search, run as a program."""
+
 _LONGEST_LINE = 1024 * 1024
 _LONGEST_COMPLAINT = 4096
 
@@ -100,8 +102,8 @@ async def search(wanted: Search) -> Finds:
             found.append(line.found)
         return True
 
-    command = [sys.executable or "python3", "-I", str(_PROGRAM)]
-    ended = await run_lines(command, _request(wanted), None, wanted.seconds, take)
+    command = [sys.executable or "python3", "-I", str(PROGRAM)]
+    ended = await run_lines(command, request_for(wanted), None, wanted.seconds, take)
     if not last:
         if ended.timed_out:
             return Finds(tuple(found), complete=False)
@@ -190,7 +192,8 @@ def _kill(process: Process) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
-def _request(wanted: Search) -> bytes:
+def request_for(wanted: Search) -> bytes:
+    """Return what our own program reads."""
     place = wanted.place
     return msgspec.json.encode(
         {

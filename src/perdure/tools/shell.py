@@ -36,7 +36,7 @@ def shell_tool(limits: Limits, hidden: frozenset[str]) -> Tool[ShellArguments]:
         with Spool(context.outputs, context.call, limits) as spool:
             output = _Output(spool, context)
             ended = await run_supervised(
-                [_shell(), "-c", arguments.command],
+                [shell_program(), "-c", arguments.command],
                 context.directory,
                 _environment(hidden),
                 arguments.timeout,
@@ -78,7 +78,8 @@ class _Output:
             self._progress(text)
 
 
-def _shell() -> str:
+def shell_program() -> str:
+    """Return the program that runs command lines on this machine."""
     return shutil.which("bash") or "/bin/sh"
 
 

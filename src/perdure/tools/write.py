@@ -7,9 +7,11 @@ from typing import Annotated
 import msgspec
 from anyio import to_thread
 
+from perdure.errors import ToolError
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.confine import Place, confine
 from perdure.tools.files import PathLocks, replace_file
+from perdure.tools.printable import printable
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,6 +26,10 @@ def write_tool(locks: PathLocks) -> Tool[WriteArguments]:
 
     async def run(arguments: WriteArguments, context: ToolContext) -> ToolOutput:
         place = confine(arguments.path, context, write=True)
+        if arguments.path.endswith("/") and not place.path.is_dir():
+            raise ToolError(
+                f"{printable(arguments.path)} names a directory; give the path of a file"
+            )
         async with locks.of(place.path):
             return await to_thread.run_sync(_write, arguments.content, place)
 
