@@ -3,7 +3,7 @@
 #   make demo            watch one session run, with no key and no network
 #   make test            run the tests; more for pytest: make test ARGS="-k boundary"
 #   make check           lint, formatting, types
-#   make bench           measure
+#   make bench           measure; one only: make bench BENCHMARKS=bench/NAME.py
 #   make venv            prepare .venv for work on Perdure
 #   make clean           remove .venv and what the tools left behind
 #
@@ -12,6 +12,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+BENCHMARKS := $(filter-out bench/_%,$(wildcard bench/*.py))
 
 CANDIDATES := python3 python3.14 python3.13 python3.12 python3.11 python
 RECENT := import sys; sys.exit(sys.version_info < (3, 11))
@@ -37,7 +39,9 @@ check: $(VENV)/.dev
 	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright --pythonpath $(BIN)/python
 
 bench: $(VENV)/.test
-	@$(BIN)/python -m bench $(ARGS)
+	@for each in $(BENCHMARKS); do \
+		echo; echo "$$each"; $(BIN)/python "$$each" || exit 1; \
+	done
 
 venv: $(VENV)/.dev
 
