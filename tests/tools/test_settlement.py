@@ -121,6 +121,40 @@ async def test_arguments_that_are_wrong_are_told_with_the_reason(
     assert words in settled.output
 
 
+class Particular(msgspec.Struct):
+    """Arguments with a check of their own."""
+
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if self.name == "Bob":
+            raise ValueError("anybody but Bob")
+        if self.name:
+            raise LookupError(self.name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("Bob", "anybody but Bob"), ("Eve", "LookupError: Eve")]
+)
+async def test_a_check_of_the_tools_own_arguments_is_told(
+    bench: Bench, name: str, words: str
+) -> None:
+    async def run(arguments: Particular, context: ToolContext) -> str:
+        raise AssertionError("it must not run")
+
+    bench.use([Tool(name="greet", description="Greets.", arguments=Particular, run=run)])
+    settled = await bench.call("greet", name=name)
+    assert settled.outcome == "failed"
+    assert settled.output == f"invalid arguments for greet: {words}"
+
+
+class Mute(Exception):
+    """An error that fails to say what it is."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
 async def test_a_parameter_that_a_built_in_tool_does_not_know_is_told(bench: Bench) -> None:
     settled = await bench.call("read", path="a", ofset=3)
     assert settled.output == "invalid arguments for read: Object contains unknown field `ofset`"
@@ -144,6 +178,7 @@ async def test_a_tool_that_says_what_failed_is_quoted(bench: Bench) -> None:
             "ExceptionGroup: all (2 sub-exceptions)",
         ),
         (RecursionError("too deep"), "RecursionError: too deep"),
+        (Mute(), "Mute"),
     ],
 )
 async def test_whatever_a_tool_raises_is_an_error_result(

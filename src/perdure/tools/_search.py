@@ -40,7 +40,8 @@ class Request(NamedTuple):
 
     `names` lead from the directory `root` to the one to look at, or to the one that holds `file`
     where that alone is to be looked at. `shown` is put before the path of every result. `limit`
-    results are told, and the program ends itself after `seconds`. `path` is where to import from.
+    results are told, and the program ends itself after `seconds`. `path` is where else to look for
+    modules.
     """
 
     task: str
@@ -192,7 +193,7 @@ def main() -> None:
     request = Request(**json.loads(sys.stdin.buffer.read()))
     # Whoever asked may be gone; an expression without end must not run on.
     signal.alarm(request.seconds)
-    sys.path[:] = request.path
+    sys.path += request.path
     try:
         answer(request)
     except (re.error, ValueError, OverflowError, RecursionError) as error:

@@ -207,7 +207,8 @@ def request_for(wanted: Search) -> bytes:
             "limit": wanted.limit,
             # A little later than we would end it, for when we are gone.
             "seconds": wanted.seconds + 1,
-            "path": sys.path,
+            # Nothing from the directory that somebody happens to be in.
+            "path": [path for path in sys.path if Path(path).is_absolute()],
         }
     )
 

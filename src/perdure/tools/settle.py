@@ -41,7 +41,7 @@ UNKNOWN = Settled(
 )
 """For a call that was started before a crash and whose end nobody saw."""
 
-NOT_RUN = Settled("not_run", "not run: the process ended before this call was started.")
+NOT_RUN = Settled("not_run", "not run: this call was never started.")
 """For a call that a crash or an interrupt kept from starting."""
 
 INTERRUPTED = Settled("interrupted", "interrupted by the user; it may have run in part.")
@@ -84,6 +84,8 @@ def prepare(call: ToolCall, tools: ToolSet) -> Prepared | Settled:
         return _failed(f"invalid arguments for {tool.name}: {error}")
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         return _failed(f"the arguments for {tool.name} are not valid JSON: {error}")
+    except Exception as error:  # noqa: BLE001 - raised by the Struct of whoever wrote the tool
+        return _failed(f"invalid arguments for {tool.name}: {_words(error)}")
     return Prepared(tool, arguments)
 
 
@@ -165,4 +167,9 @@ def _unknown_tool(name: str, tools: ToolSet) -> str:
 
 
 def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    name = type(error).__name__
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even say what it is
+        return name
+    return f"{name}: {words}" if words else name
