@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from anthropic_wire import CACHED, HEADERS, TOOL, cached, post, request, text, user
 
 from perdure.history.content import Usage
 from perdure.testing import ScriptedProvider, call, calls, empty, error, say, think
+from tests.testing.anthropic_wire import CACHED, HEADERS, TOOL, cached, post, request, text, user
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from anthropic_wire import (
+
+from perdure.testing import ScriptedProvider, say
+from tests.testing.anthropic_wire import (
     HEADERS,
     RESULT,
     TOOL,
@@ -19,8 +21,6 @@ from anthropic_wire import (
     use,
     user,
 )
-
-from perdure.testing import ScriptedProvider, say
 
 pytestmark = pytest.mark.anyio
 

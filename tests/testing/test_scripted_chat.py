@@ -7,10 +7,10 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from chat_wire import TOOL, post, request, system, user
 
 from perdure.history.content import Usage
 from perdure.testing import ScriptedProvider, call, calls, empty, error, say, think
+from tests.testing.chat_wire import TOOL, post, request, system, user
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from chat_wire import TOOL, asks, post, request, result, system, user
 
 from perdure.testing import ScriptedProvider, say
+from tests.testing.chat_wire import TOOL, asks, post, request, result, system, user
 
 pytestmark = pytest.mark.anyio
 

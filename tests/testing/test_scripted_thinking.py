@@ -7,9 +7,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from anthropic_wire import TOOL, assistant, cached, post, request, user
 
 from perdure.testing import ScriptedProvider, say, think
+from tests.testing.anthropic_wire import TOOL, assistant, cached, post, request, user
 
 pytestmark = pytest.mark.anyio
 
