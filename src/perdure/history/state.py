@@ -6,6 +6,7 @@ the same state, so a restart, a recovery and a look at an earlier point need no 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -119,6 +120,17 @@ class SessionState:
         """Fold several durable records in order."""
         for record in records:
             self.apply(record)
+
+    def preview(self, events: Iterable[ev.Event]) -> SessionState:
+        """Return what the state would be after further events; this one stays as it is."""
+        ahead = copy.copy(self)
+        ahead.items = list(self.items)
+        ahead.pending = dict(self.pending)
+        ahead.snapshot = dict(self.snapshot)
+        ahead.entries = dict(self.entries)
+        for event in events:
+            ahead.apply(ev.Record(ahead.last_seq + 1, self.updated, event))
+        return ahead
 
     def frame(self, model: str) -> Frame:
         """Return the fixed beginning of that model's requests in the epoch in force."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -15,7 +15,8 @@ from perdure.history.items import Frame, Item
 class Endpoint(msgspec.Struct, frozen=True):
     """Where a provider answers.
 
-    `api_key` is held in memory only; its `repr` hides it.
+    `api_key` is held in memory only; its `repr` hides it. `api_key_env` is the name of the variable
+    that it came from, for messages. `connect_timeout` and `silence_timeout` are seconds.
     """
 
     provider: str
@@ -25,6 +26,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     connect_timeout: float = 10.0
     silence_timeout: float = 120.0
+    api_key_env: str = ""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.provider!r}, {self.protocol!r}, {self.base_url!r})"
@@ -116,7 +118,7 @@ class WireProtocol(Protocol):
         """Begin the lowering of an epoch."""
         ...
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncIterator[Piece]:
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer.
 
         Raises ProviderError. Cancelling closes the connection.

@@ -39,11 +39,12 @@ class Reader:
         self._records.clear()
         return taken
 
-    async def wait(self, seconds: float) -> None:
-        """Wait for news, at most so long."""
+    async def wait(self, seconds: float) -> bool:
+        """Wait for news, at most so long; return whether records have come."""
         with anyio.move_on_after(seconds):
             await self._news.wait()
         self._news = anyio.Event()
+        return bool(self._records)
 
 
 class Feed:

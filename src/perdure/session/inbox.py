@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.history.state import Pending, SessionState
-from perdure.session.owner import is_gone
+from perdure.session.owner import owner_is_gone
 
 
 def choose(state: SessionState, owner: str) -> list[Pending]:
@@ -16,7 +16,16 @@ def choose(state: SessionState, owner: str) -> list[Pending]:
     steering = [prompt for prompt in state.pending.values() if prompt.delivery == "steer"]
     if steering or state.unread:
         return steering
-    return [prompt for prompt in state.pending.values() if _may_take(prompt, owner)][:1]
+    return waiting(state, owner)[:1]
+
+
+def waiting(state: SessionState, owner: str) -> list[Pending]:
+    """Return the prompts that a drain of that owner would have to promote sooner or later."""
+    return [
+        prompt
+        for prompt in state.pending.values()
+        if prompt.delivery == "steer" or _may_take(prompt, owner)
+    ]
 
 
 def has_work(state: SessionState, owner: str, step_limit: int) -> bool:
@@ -30,4 +39,4 @@ def wants_step(state: SessionState, step_limit: int) -> bool:
 
 
 def _may_take(prompt: Pending, owner: str) -> bool:
-    return prompt.holder in {"", owner} or is_gone(prompt.holder)
+    return prompt.holder in {"", owner} or owner_is_gone(prompt.holder)

@@ -1,41 +1,20 @@
-"""Names of the processes that drain sessions, made so that a dead one can be told."""
+"""Names of the runtimes that drain sessions, made so that a dead one can be told."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from perdure.clock import Ids
+from perdure.store.process import Process, is_gone, this_process
 
 
 def new_owner(ids: Ids) -> str:
-    """Return a name for this process: boot, pid and start time of the process, and a unique part.
-
-    Where the system does not tell boot and start time, the name cannot be told dead, and only the
-    lease ends what its owner held.
-    """
-    return f"{_boot()}:{os.getpid()}:{_started(os.getpid())}:{ids.new()}"
+    """Return a name for a runtime of this process, unlike any other."""
+    process = this_process()
+    return f"{process.host}|{process.pid}|{process.started}|{ids.new()}"
 
 
-def is_gone(owner: str) -> bool:
+def owner_is_gone(owner: str) -> bool:
     """Say whether the process that made the name certainly does not run any more."""
-    boot, pid, started, _unique = (owner.split(":") + [""] * 4)[:4]
-    if not (boot and started and pid.isdigit()):
+    host, pid, started, *_ = [*owner.split("|"), "", "", ""]
+    if not (host and pid.isdigit() and started.isdigit()):
         return False
-    return boot != _boot() or started != _started(int(pid))
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _started(pid: int) -> str:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The command name may hold spaces and brackets; the fields are counted from behind it.
-    return stat.rpartition(")")[2].split()[19]
+    return is_gone(Process(host, int(pid), int(started)), this_process())

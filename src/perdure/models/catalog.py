@@ -1,0 +1,99 @@
+"""What is known of a model: the vendors' table, conservative defaults, and the user's own word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from perdure.errors import ConfigurationError
+from perdure.history.content import Form
+from perdure.models import capabilities
+from perdure.models.capabilities import Capability
+from perdure.models.encoding import as_object
+from perdure.models.head import OWN, WIRE
+from perdure.models.openai_chat import ChatWire
+from perdure.models.types import ModelProfile
+
+
+class Overrides(msgspec.Struct, frozen=True):
+    """What a user has configured for one model; None leaves a value to the catalog."""
+
+    context_window: int | None = None
+    max_output: int | None = None
+    system_messages: Form | None = None
+    parameters: Mapping[str, Any] = {}
+
+
+def profile(
+    provider: str, model: str, base_url: str, protocol: str, overrides: Overrides | None = None
+) -> ModelProfile:
+    """Return what is known of a model, the user's configuration before the catalog.
+
+    Raises ConfigurationError where a configured parameter cannot be sent.
+    """
+    given = overrides or Overrides()
+    row, known, own = _look_up(model, base_url, protocol)
+    window = given.context_window or row.context_window
+    form: Form = "native" if own and row.native else "wrapped"
+    return ModelProfile(
+        provider=provider,
+        model=model,
+        context_window=window,
+        # A small configured window must leave room for the question too.
+        max_output=given.max_output or min(row.max_output, max(window // 2, 1)),
+        system_messages=given.system_messages or form,
+        parameters=_parameters(provider, model, protocol, row if own else None, given.parameters),
+        known=known,
+    )
+
+
+def _look_up(model: str, base_url: str, protocol: str) -> tuple[Capability, bool, bool]:
+    """Return a model's row, whether it is more than a default, and whether the vendor serves it."""
+    own = is_own(base_url, protocol)
+    if protocol == "anthropic":
+        row = capabilities.find(capabilities.ANTHROPIC, model)
+        claude = capabilities.UNKNOWN_CLAUDE.names.fullmatch(model)
+        default = capabilities.UNKNOWN_CLAUDE if claude else capabilities.UNKNOWN
+    else:
+        row = capabilities.find(capabilities.OPENAI, model) if own else None
+        default = capabilities.UNKNOWN_OPENAI if own else capabilities.UNKNOWN
+    return row or default, row is not None, own
+
+
+def is_own(base_url: str, protocol: str) -> bool:
+    """Tell whether an address is the API of the vendor whose protocol it speaks."""
+    host = urlsplit(base_url).hostname or ""
+    vendor = "api.anthropic.com" if protocol == "anthropic" else "api.openai.com"
+    return host == vendor or host.endswith("." + vendor)
+
+
+def _parameters(
+    provider: str,
+    model: str,
+    protocol: str,
+    own: Capability | None,
+    configured: Mapping[str, Any],
+) -> dict[str, Any]:
+    where = f"providers.{provider}.models.{model}.parameters"
+    for name in sorted(configured.keys() & OWN):
+        raise ConfigurationError(f"{where}.{name} is set by Perdure itself; remove it")
+    if protocol != "openai-chat":
+        return dict(configured)
+    wire = {**_own_wire(own), **as_object(configured.get(WIRE))}
+    parameters = {**configured, WIRE: wire} if wire else dict(configured)
+    ChatWire.of(parameters, where)
+    return parameters
+
+
+def _own_wire(row: Capability | None) -> dict[str, Any]:
+    """Return how OpenAI's own endpoint differs; other servers may refuse what they do not know."""
+    if row is None:
+        return {}
+    return {
+        "output_limit": "max_completion_tokens",
+        "system_role": "developer" if row.developer else "system",
+        "cache_key": True,
+    }

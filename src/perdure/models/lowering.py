@@ -1,0 +1,286 @@
+"""From history to requests: the part that every wire protocol shares.
+
+A request is a head, which is fixed for an epoch, and then blocks. How an item becomes blocks
+depends only on items before it, so the request of the next Step is this one plus something. A
+Dialect knows one protocol's blocks; this module orders them, wraps System Messages, keeps what is
+settled encoded, and proves with the digest chain what was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
+
+from perdure.history.content import Form, Text, ToolCall
+from perdure.history.items import (
+    AssistantItem,
+    Frame,
+    Item,
+    NoteItem,
+    ResultItem,
+    SummaryItem,
+    SystemItem,
+    UserItem,
+)
+from perdure.models.calls import CallIds, IdRule
+from perdure.models.chain import same_head, start
+from perdure.models.page import Block, Page
+from perdure.models.types import Request
+
+SUMMARY = (
+    "What follows is a summary of the conversation so far."
+    " It is history for reference, not an instruction.\n\n"
+)
+"""What stands before the summary of a compaction."""
+
+HEAD_CHANGED = "the head of the request changed: model, tools, baseline or parameters"
+HISTORY_CHANGED = "the history before the last request changed"
+WRAPPED_LATER = (
+    "a system message left unanswered by a failed step was wrapped because {} followed it"
+)
+
+Input = UserItem | SystemItem | NoteItem | SummaryItem | ResultItem
+"""An item that is not the model's own."""
+
+_Placed = tuple[int, Input, Form | None]
+"""An item's index, the item, and the form of a System Message."""
+
+_NOUNS: dict[type[Item], str] = {
+    UserItem: "a prompt",
+    NoteItem: "a note",
+    SummaryItem: "a summary",
+    ResultItem: "a tool result",
+}
+
+
+class Dialect(Protocol):
+    """One protocol's way to write the parts of a request, for one epoch and one model.
+
+    `head` is the body up to where the first block goes; `keyed` is what the provider's cache is
+    keyed by before any block, without markers; `marker` is the member that marks a block for the
+    cache, or nothing. Where `native_closes` is true, native System Messages must follow a user
+    turn, and nothing but an answer may follow them.
+    """
+
+    head: bytes
+    keyed: bytes
+    marker: bytes
+    native_closes: bool
+    ids: IdRule
+
+    def words(self, text: str) -> Block:
+        """Write text in the user role."""
+        ...
+
+    def native(self, text: str) -> Block:
+        """Write a System Message in the provider's own role."""
+        ...
+
+    def result(self, item: ResultItem, call: str) -> Block:
+        """Write the result of the call that has the id `call` on the wire."""
+        ...
+
+    def answer(self, item: AssistantItem, calls: dict[str, str]) -> list[Block]:
+        """Write an answer; `calls` gives each call's id on the wire."""
+        ...
+
+
+class HistoryLowering:
+    """Lower one epoch's history for one model; `types.Lowering` is the contract.
+
+    `form` is how System Messages go out that no answer has bound.
+    """
+
+    def __init__(self, dialect: Dialect, frame: Frame, form: Form) -> None:
+        self._dialect = dialect
+        self._frame = frame
+        self._form: Form = form
+        self._begin()
+
+    def request(
+        self,
+        items: Sequence[Item],
+        extra: Iterable[Item] = (),
+        *,
+        previous: tuple[int, str] | None = None,
+    ) -> Request:
+        """Return the request for `items` followed by `extra`; `extra` is not kept."""
+        if not self._is_kept(items):
+            self._begin()
+        self._settle(items)
+        behind = [*items[self._settled :], *extra]
+        tail, forms = self._lower(behind, self._ids.fork())
+        blocks, digest = self._end(tail)
+        prefix, cause = self._compare(previous, tail, behind)
+        self._free = [(at, form) for at, form in self._free if _is_free(items[at])]
+        free: list[Form] = [form for _, form in self._free]
+        free.extend(form for at, form in forms if _is_free(behind[at]))
+        return Request(
+            body=self._body(tail),
+            blocks=blocks,
+            digest=digest,
+            prefix=prefix,
+            cause=cause,
+            forms=tuple(free),
+        )
+
+    def _begin(self) -> None:
+        self._start = start(self._dialect.keyed)
+        self._page = Page(self._start)
+        self._ids = CallIds(self._dialect.ids)
+        self._settled = 0
+        self._last: Item | None = None
+        self._free: list[tuple[int, Form]] = []
+
+    def _is_kept(self, items: Sequence[Item]) -> bool:
+        if self._settled == 0:
+            return True
+        return len(items) >= self._settled and items[self._settled - 1] == self._last
+
+    def _settle(self, items: Sequence[Item]) -> None:
+        """Encode for good what the newest answer has fixed."""
+        new = items[self._settled :]
+        end = next((at for at in range(len(new), 0, -1) if _is_answer(new[at - 1])), 0)
+        if end == 0:
+            return
+        page, forms = self._lower(new[:end], self._ids)
+        self._page.append(page)
+        self._free.extend((self._settled + at, form) for at, form in forms)
+        self._settled += end
+        self._last = new[end - 1]
+
+    def _lower(self, items: Sequence[Item], ids: CallIds) -> tuple[Page, list[tuple[int, Form]]]:
+        """Write items that stand behind what is settled; return where each form was taken too."""
+        page = Page(self._page.link)
+        forms: list[tuple[int, Form]] = []
+        for run, answer in _runs(items):
+            for at, item, form in self._placed(run):
+                page.add(self._input(item, form, ids))
+                if form is not None:
+                    forms.append((at, form))
+            if answer is not None:
+                page.turn()
+                for block in self._dialect.answer(answer, ids.name(answer)):
+                    page.add(block)
+        page.close()
+        return page, forms
+
+    def _placed(self, run: list[tuple[int, Input]]) -> list[_Placed]:
+        """Put results first, as every provider demands, and choose the forms of messages."""
+        run = sorted(run, key=lambda entry: not isinstance(entry[1], ResultItem))
+        placed: list[_Placed] = [(at, item, self._wanted(item)) for at, item in run]
+        if not self._dialect.native_closes:
+            return placed
+        turn = [place for place, (_, _, form) in enumerate(placed) if form != "native"]
+        # Without another item there is no user turn that a native entry could follow.
+        closed = turn[-1] if turn else len(placed)
+        return [
+            (at, item, "wrapped" if form and place < closed else form)
+            for place, (at, item, form) in enumerate(placed)
+        ]
+
+    def _wanted(self, item: Input) -> Form | None:
+        return (item.form or self._form) if isinstance(item, SystemItem) else None
+
+    def _input(self, item: Input, form: Form | None, ids: CallIds) -> Block:
+        match item:
+            case ResultItem():
+                return self._dialect.result(item, ids.wire(item.call))
+            case SystemItem() if form == "native":
+                return self._dialect.native(item.text)
+            case SystemItem():
+                return self._dialect.words(wrapped(self._frame.marker, item.text))
+            case SummaryItem():
+                return self._dialect.words(SUMMARY + item.text)
+            case UserItem() | NoteItem():
+                return self._dialect.words(item.text)
+
+    def _end(self, tail: Page) -> tuple[int, str]:
+        return len(self._page.links) + len(tail.links), tail.link.hex()
+
+    def _compare(
+        self, previous: tuple[int, str] | None, tail: Page, behind: list[Item]
+    ) -> tuple[bool | None, str]:
+        if previous is None:
+            return None, ""
+        if self._link(previous[0], tail) == previous[1]:
+            return True, ""
+        return False, self._cause(previous, behind)
+
+    def _link(self, blocks: int, tail: Page) -> str | None:
+        """Return the link after that many blocks, None where there are fewer."""
+        if blocks == 0:
+            return self._start.hex()
+        at = blocks - 1
+        settled = self._page.links
+        links, at = (settled, at) if at < len(settled) else (tail.links, at - len(settled))
+        return links[at].hex() if at < len(links) else None
+
+    def _cause(self, previous: tuple[int, str], behind: list[Item]) -> str:
+        """Say why the last request is no prefix.
+
+        If leaving out the newest items gives the last request again, then the history is the same
+        and only the System Message at its end has taken another form.
+        """
+        if not same_head(previous[1], self._start.hex()):
+            return HEAD_CHANGED
+        for cut in range(len(behind) - 1, 0, -1):
+            if not isinstance(behind[cut - 1], SystemItem):
+                continue
+            tail, _ = self._lower(behind[:cut], self._ids.fork())
+            if self._end(tail) == previous:
+                return WRAPPED_LATER.format(_NOUNS.get(type(behind[cut]), "another turn"))
+        return HISTORY_CHANGED
+
+    def _body(self, tail: Page) -> bytes:
+        """Join the kept bytes with the new ones and put the cache markers in."""
+        page = Page(self._start)
+        page.append(self._page)
+        page.append(tail)
+        comma = b"" if self._dialect.head.endswith(b"[") or not page.data else b","
+        marks = sorted({page.anchor, page.end} - {0}) if self._dialect.marker else []
+        pieces: list[bytes | memoryview] = [self._dialect.head, comma]
+        with memoryview(page.data) as data:
+            for begin, end in zip([0, *marks], marks, strict=False):
+                pieces += [data[begin:end], self._dialect.marker]
+            pieces += [data[marks[-1] if marks else 0 :], b"]}"]
+            return b"".join(pieces)
+
+
+def wrapped(marker: str, text: str) -> str:
+    """Return a System Message as the element that only the runtime can write."""
+    name = f"system-message-{marker}"
+    return f"<{name}>\n{text}\n</{name}>"
+
+
+def _runs(
+    items: Iterable[Item],
+) -> Iterator[tuple[list[tuple[int, Input]], AssistantItem | None]]:
+    """Split items at each answer, with their indexes, leaving out what says nothing."""
+    run: list[tuple[int, Input]] = []
+    for at, item in enumerate(items):
+        if not isinstance(item, AssistantItem):
+            if _says_something(item):
+                run.append((at, item))
+        elif _is_answer(item):
+            yield run, item
+            run = []
+    if run:
+        yield run, None
+
+
+def _says_something(item: Input) -> bool:
+    """Blank text blocks are refused by providers; a System Message or result is never dropped."""
+    return isinstance(item, SystemItem | ResultItem) or item.text.strip() != ""
+
+
+def _is_answer(item: Item) -> bool:
+    """An answer of nothing but reasoning is no turn: providers refuse it, so it is left out."""
+    return isinstance(item, AssistantItem) and any(
+        isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip())
+        for part in item.parts
+    )
+
+
+def _is_free(item: Item) -> bool:
+    return isinstance(item, SystemItem) and item.form is None

@@ -1,0 +1,81 @@
+"""Writing messages: blocks, and the page of JSON that they fill from left to right."""
+
+from __future__ import annotations
+
+import msgspec
+
+from perdure.models.chain import extend
+
+
+class Block(msgspec.Struct, frozen=True):
+    """The smallest part of a request that is kept or broken as one.
+
+    `role` is that of the message it stands in, `data` its JSON. A `whole` block is a message by
+    itself. A cache marker may stand in a `markable` one.
+    """
+
+    role: str
+    data: bytes
+    whole: bool = False
+    markable: bool = True
+
+
+class Page:
+    """Messages as JSON, separated by commas, and the digest chain over their blocks.
+
+    `links` holds one link for each block, continuing `link`. `end` is where a cache marker goes
+    that stands in the last markable block, `anchor` where one goes that stands in the last
+    markable block before the newest answer; 0 where there is none.
+    """
+
+    __slots__ = ("_link", "_open", "anchor", "data", "end", "links")
+
+    def __init__(self, link: bytes) -> None:
+        self.data = bytearray()
+        self.links: list[bytes] = []
+        self.end = 0
+        self.anchor = 0
+        self._link = link
+        self._open: str | None = None
+
+    @property
+    def link(self) -> bytes:
+        """The newest link."""
+        return self.links[-1] if self.links else self._link
+
+    def add(self, block: Block) -> None:
+        """Write a block into the open message of its role, else into a new one."""
+        opens = block.whole or block.role != self._open
+        if opens:
+            self.close()
+        if self.data:
+            self.data += b","
+        if opens and not block.whole:
+            self.data += b'{"role":"%s","content":[' % block.role.encode()
+            self._open = block.role
+        self.data += block.data
+        if block.markable:
+            self.end = len(self.data) - 1
+        place = b"|" if opens else b"+"
+        self.links.append(extend(self.link, block.role.encode() + place + block.data))
+
+    def close(self) -> None:
+        """End the message that is open."""
+        if self._open is not None:
+            self.data += b"]}"
+            self._open = None
+
+    def turn(self) -> None:
+        """End the message that is open and remember this place: an answer follows."""
+        self.close()
+        self.anchor = self.end
+
+    def append(self, other: Page) -> None:
+        """Write a closed page, which continues this one's chain, behind this closed one."""
+        if self.data and other.data:
+            self.data += b","
+        shift = len(self.data)
+        self.data += other.data
+        self.links += other.links
+        self.anchor = shift + other.anchor if other.anchor else self.anchor
+        self.end = shift + other.end if other.end else self.end

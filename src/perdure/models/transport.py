@@ -1,0 +1,368 @@
+"""HTTP to providers: one client for each endpoint, one request for each Attempt."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import re
+import socket
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlsplit
+
+import anyio
+import msgspec
+
+from perdure.clock import Clock, SystemClock
+from perdure.errors import AuthenticationFailed, InvalidRequest, ProviderError, SilentStream
+from perdure.models.decoding import Decoder
+from perdure.models.encoding import as_object, parse
+from perdure.models.failures import Peer, Report, failure, report, response_report
+from perdure.models.sse import LIMIT, EventReader
+from perdure.models.types import Endpoint, Piece
+
+if TYPE_CHECKING:
+    import httpx2
+
+STREAM_LIMIT = 256 * 1024 * 1024
+"""How many bytes one stream may have in all."""
+
+_ERROR_LIMIT = 64 * 1024
+_ERROR_PATIENCE = 10.0
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+
+Result = TypeVar("Result")
+
+
+class Post(msgspec.Struct, frozen=True):
+    """One Attempt's request. `headers` carry the key, so `repr` hides them."""
+
+    endpoint: Endpoint
+    model: str
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Post({self.peer!r}, {len(self.body)} bytes)"
+
+    @property
+    def peer(self) -> Peer:
+        """Whom errors of this request name."""
+        key = self.endpoint.api_key or ""
+        secrets = [key] if len(key) >= 4 else []
+        secrets += [value for value in self.endpoint.headers.values() if len(value) >= 8]
+        return Peer(
+            provider=self.endpoint.provider,
+            model=self.model,
+            address=address(self.url),
+            key_env=self.endpoint.api_key_env,
+            secrets=tuple(secrets),
+        )
+
+
+class Transport:
+    """Post requests and read streams. Owns its HTTP clients; close it with `aclose`.
+
+    Redirects are never followed, since they would carry the key along. Proxies from the
+    environment are used except for loopback addresses.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._clients: dict[tuple[str, float], httpx2.AsyncClient] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection, even when cancelled."""
+        with anyio.CancelScope(shield=True):
+            while self._clients:
+                _, client = self._clients.popitem()
+                await client.aclose()
+
+    async def stream(self, post: Post, decoder: Decoder) -> AsyncGenerator[Piece, None]:
+        """Post and yield the pieces of the answer, ending with the Answer.
+
+        Raises ProviderError. Closing the generator or cancelling closes the connection.
+        """
+        silence = _Silence(post.peer, post.endpoint.silence_timeout)
+        response = await self._send(post, silence)
+        try:
+            kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+            await self._accept(post, response, kind)
+            if kind.endswith("json"):
+                data = await _read(response, LIMIT, silence)
+                for piece in _whole(post.peer, data, kind, decoder):
+                    yield piece
+            else:
+                reader = EventReader(post.peer)
+                body = _Body(post.peer, response, decoder, silence)
+                while chunk := await body.next():
+                    for event in reader.feed(chunk):
+                        for piece in decoder.feed(event):
+                            yield piece
+                for piece in _rest(post.peer, reader, kind, decoder):
+                    yield piece
+            yield decoder.finish()
+        finally:
+            with anyio.move_on_after(2, shield=True):
+                await response.aclose()
+
+    async def _send(self, post: Post, silence: _Silence) -> httpx2.Response:
+        import httpx2  # a third of our start-up time, needed only once a request goes out
+
+        if not address(post.url):
+            message = f"the base_url of {post.peer.provider} is no http or https address"
+            raise post.peer.refuse(InvalidRequest, f"{message}; correct it in the configuration")
+        headers = _headers(post)
+        client = self._client(post)
+        request = client.build_request("POST", post.url, headers=headers, content=post.body)
+        try:
+            return await silence.wait(client.send(request, stream=True))
+        except httpx2.ConnectTimeout as error:
+            reason = f"no connection within {post.endpoint.connect_timeout:g} s"
+            raise _unreachable(post, reason) from error
+        except (httpx2.HTTPError, OSError) as error:
+            raise _unreachable(post, _reason(error)) from error
+
+    def _client(self, post: Post) -> httpx2.AsyncClient:
+        import httpx2  # a third of our start-up time, needed only once a request goes out
+
+        endpoint = post.endpoint
+        key = (endpoint.base_url, endpoint.connect_timeout)
+        if key not in self._clients:
+            local = is_loopback(post.url)
+            plain = local and urlsplit(post.url).scheme == "http"
+            self._clients[key] = httpx2.AsyncClient(
+                timeout=httpx2.Timeout(None, connect=endpoint.connect_timeout),
+                follow_redirects=False,
+                trust_env=not local,
+                verify=no_certificates() if plain else True,
+            )
+        return self._clients[key]
+
+    async def _accept(self, post: Post, response: httpx2.Response, kind: str) -> None:
+        """Raise the typed error of a response that is no answer."""
+        status = response.status_code
+        if 300 <= status < 400:
+            moved = f"the address has moved to {response.headers.get('location', 'elsewhere')}"
+            raise failure(post.peer, Report(status, "", moved))
+        if not 200 <= status < 300:
+            body = await _read_error(post.peer, response)
+            raise failure(post.peer, response_report(status, body, self._retry_after(response)))
+        if kind == "text/html":
+            raise post.peer.broken("it answered with text/html instead of an event stream")
+
+    def _retry_after(self, response: httpx2.Response) -> float | None:
+        """Return the seconds that the provider asked to wait, however it wrote them."""
+        exact = _seconds(response.headers.get("retry-after-ms", ""))
+        if exact is not None:
+            return exact / 1000
+        value = response.headers.get("retry-after", "")
+        seconds = _seconds(value)
+        if seconds is not None:
+            return seconds
+        try:
+            wait = (parsedate_to_datetime(value) - self._clock.now()).total_seconds()
+        except (ValueError, TypeError):
+            return None
+        return max(wait, 0.0)
+
+
+class _Silence:
+    """Bound the waiting for a provider between two useful events."""
+
+    def __init__(self, peer: Peer, seconds: float) -> None:
+        self._peer = peer
+        self._seconds = seconds
+        self._left = seconds
+        self._progress = 0
+
+    def heard(self, progress: int) -> None:
+        """Start again where the answer has come forward; pings and comments do not count."""
+        if progress != self._progress:
+            self._progress = progress
+            self._left = self._seconds
+
+    async def wait(self, awaitable: Awaitable[Result]) -> Result:
+        """Wait; raise SilentStream when the time is up."""
+        began = anyio.current_time()
+        with anyio.move_on_after(max(self._left, 0.0)):
+            result = await awaitable
+            self._left -= anyio.current_time() - began
+            return result
+        raise self._peer.silent(self._seconds)
+
+
+class _Body:
+    """The bytes of a stream, until the answer is over or nothing more can come."""
+
+    def __init__(
+        self, peer: Peer, response: httpx2.Response, decoder: Decoder, silence: _Silence
+    ) -> None:
+        self._peer = peer
+        self._chunks = response.aiter_bytes()
+        self._decoder = decoder
+        self._silence = silence
+        self._total = 0
+
+    async def next(self) -> bytes:
+        """Return the next bytes, none at the end.
+
+        A connection that breaks or falls silent after a whole answer has done no harm.
+        """
+        import httpx2  # already loaded by the request
+
+        self._silence.heard(self._decoder.progress)
+        if self._decoder.is_over or self._total > STREAM_LIMIT:
+            return b""
+        try:
+            chunk = await self._silence.wait(anext(self._chunks, b""))
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream) as error:
+            if self._decoder.is_whole:
+                return b""
+            if isinstance(error, SilentStream):
+                raise
+            raise self._peer.broken(f"the connection broke, {_reason(error)}") from error
+        self._total += len(chunk)
+        return chunk
+
+
+def _rest(peer: Peer, reader: EventReader, kind: str, decoder: Decoder) -> list[Piece]:
+    """Return the pieces of an event that the end of the stream completes."""
+    pieces: list[Piece] = []
+    if not decoder.is_over:
+        for event in reader.close():
+            # Half an event is the mark of a cut stream, which is what `finish` then says.
+            if parse(event.data) is not None or event.data.strip() == "[DONE]":
+                pieces += decoder.feed(event)
+    if decoder.progress == 0 and kind != "text/event-stream":
+        raise peer.broken(f"it answered with {kind or 'no content type'} instead of events")
+    return pieces
+
+
+def _whole(peer: Peer, body: bytes, kind: str, decoder: Decoder) -> list[Piece]:
+    """Return the pieces of an answer that did not come as a stream, or raise the error in it."""
+    value = parse(body)
+    found = as_object(value)
+    if found.get("error"):
+        raise failure(peer, report(None, found))
+    pieces = decoder.feed_whole(found)
+    if not decoder.is_whole:
+        raise peer.broken(f"it answered with {kind} that is no answer instead of an event stream")
+    return pieces
+
+
+async def _read(response: httpx2.Response, limit: int, silence: _Silence) -> bytes:
+    """Read a body up to a limit, within one silence."""
+    chunks = response.aiter_bytes()
+    data = bytearray()
+    while len(data) < limit and (chunk := await silence.wait(anext(chunks, b""))):
+        data += chunk
+    return bytes(data[:limit])
+
+
+async def _read_error(peer: Peer, response: httpx2.Response) -> bytes:
+    """Read what there is of an error body; its status says enough without it."""
+    import httpx2  # already loaded by the request
+
+    try:
+        return await _read(response, _ERROR_LIMIT, _Silence(peer, _ERROR_PATIENCE))
+    except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream):
+        return b""
+
+
+def _headers(post: Post) -> dict[str, str]:
+    """Return the headers to send; those of the configuration win over ours."""
+    ours = {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream",
+        "Accept-Encoding": "identity",
+        "User-Agent": "perdure",
+        **post.headers,
+    }
+    configured = {name.lower() for name in post.endpoint.headers}
+    headers = {name: value for name, value in ours.items() if name.lower() not in configured}
+    headers |= post.endpoint.headers
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise _unsendable(post, name)
+    return headers
+
+
+def _unsendable(post: Post, name: str) -> ProviderError:
+    """Return the error for a header, without its value, which may be a key."""
+    peer = post.peer
+    if name in post.headers:
+        where = peer.key_env or "the api_key_env of the provider"
+        message = f"the key for {peer.provider} holds characters that no key has"
+        return peer.refuse(AuthenticationFailed, f"{message}; set {where} to a valid key")
+    message = f"the header {name!r} of {peer.provider} cannot be sent"
+    return peer.refuse(InvalidRequest, f"{message}; correct it in the configuration")
+
+
+def _unreachable(post: Post, reason: str) -> ProviderError:
+    if is_loopback(post.url):
+        return post.peer.unreachable(reason, "is the server running?")
+    return post.peer.unreachable(reason, "check the network and the base_url of the provider")
+
+
+def _reason(error: BaseException) -> str:
+    """Return why a connection failed, from the innermost error that says so."""
+    seen: BaseException | None = error
+    reason = str(error) or type(error).__name__
+    while seen is not None:
+        if isinstance(seen, ConnectionRefusedError):
+            return "connection refused"
+        if isinstance(seen, socket.gaierror):
+            return "the host is not known"
+        if isinstance(seen, ssl.SSLCertVerificationError):
+            return f"its certificate is not valid, {seen.verify_message}"
+        seen = seen.__cause__ or seen.__context__
+    return reason
+
+
+def _seconds(value: str) -> float | None:
+    try:
+        seconds = float(value)
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def no_certificates() -> ssl.SSLContext:
+    """Return a context that trusts nobody: plain HTTP needs none, and loading all takes 30 ms."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def address(url: str) -> str:
+    """Return the host and port of an http or https address, nothing where it is no such."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ""
+    if not host or parts.scheme not in ("http", "https"):
+        return ""
+    name = f"[{host}]" if ":" in host else host
+    return f"{name}:{port or (443 if parts.scheme == 'https' else 80)}"
+
+
+def is_loopback(url: str) -> bool:
+    """Tell whether an address is on this machine."""
+    host = address(url).rpartition(":")[0].strip("[]")
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

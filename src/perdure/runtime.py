@@ -1,0 +1,325 @@
+"""The embedding API: a Runtime over one store, and the Sessions in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from typing_extensions import TypeIs
+
+from perdure.clock import Clock, Ids, RandomIds, SystemClock
+from perdure.config.load import from_mapping
+from perdure.config.location import find_project
+from perdure.config.schema import Config, ProviderConfig
+from perdure.context import Source, SystemContext
+from perdure.errors import PromptConflict, UnknownModel, UsageError
+from perdure.history import events as ev
+from perdure.history.items import Item
+from perdure.history.state import SessionState, fold
+from perdure.models.transport import Transport
+from perdure.session.attempts import RetryPolicy
+from perdure.session.coordinator import Coordinator
+from perdure.session.drain import Equipment
+from perdure.session.feed import Feed
+from perdure.session.owner import new_owner
+from perdure.session.reading import AnyRecord, EventReader
+from perdure.session.replay import request_body
+from perdure.session.transcript import transcript
+from perdure.session.view import ContextView, view_context
+from perdure.session.workplace import Surroundings, Workplaces
+from perdure.store.contract import SessionRow, Store
+from perdure.store.sqlite import open_sqlite
+from perdure.tools.base import Tool
+from perdure.tools.permissions import Ask
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A Prompt that is durable in the inbox. `seq` is that of its admission."""
+
+    id: str
+    seq: int
+
+
+class Runtime:
+    """Sessions over one store, worked on by this process.
+
+    Open it with `Runtime.open`; leaving the context interrupts what still runs, settles it and
+    closes the store. Pending prompts stay for the next time.
+    """
+
+    def __init__(
+        self,
+        equipment: Equipment,
+        coordinator: Coordinator,
+        ids: Ids,
+    ) -> None:
+        self._equipment = equipment
+        self._coordinator = coordinator
+        self._ids = ids
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        store: str | Path | Store,
+        *,
+        config: Config | Mapping[str, Any] | None = None,
+        sources: Iterable[Source[Any] | SystemContext] = (),
+        tools: Iterable[Tool[Any]] = (),
+        providers: Mapping[str, ProviderConfig | Mapping[str, Any]] | None = None,
+        ask: Ask | None = None,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+        environ: Mapping[str, str] | None = None,
+        retry: RetryPolicy | None = None,
+    ) -> AsyncGenerator[Runtime]:
+        """Open a store, creating it where there is none, and run sessions in it.
+
+        `store` is a path of a SQLite database or a Store of your own. `config` is a Config or a
+        mapping shaped like `perdure.toml`; without it, the files and environment variables that
+        the command line reads are read for each session's directory. `sources` and `tools` come on
+        top of the built-in ones, `providers` on top of the configured ones. `ask` answers
+        permission questions; without it, `ask` means deny. Raises StoreError and
+        ConfigurationError.
+        """
+        clock, ids = clock or SystemClock(), ids or RandomIds()
+        async with _opened(store, clock) as opened, Transport() as transport:
+            around = Surroundings(
+                config=config,
+                providers=_provider_configs(providers or {}),
+                env=dict(os.environ) if environ is None else environ,
+                sources=tuple(_contexts(sources)),
+                tools=tuple(tools),
+                ask=ask,
+                clock=clock,
+                transport=transport,
+                outputs=_outputs_beside(store),
+            )
+            equipment = Equipment(
+                opened, Feed(), clock, new_owner(ids), Workplaces(around), retry or RetryPolicy()
+            )
+            failure: Exception | None = None
+            async with anyio.create_task_group() as group:
+                try:
+                    yield cls(equipment, Coordinator(equipment, group), ids)
+                except Exception as error:  # noqa: BLE001 - raised again, outside of the group
+                    failure = error
+                group.cancel_scope.cancel()
+            if failure is not None:
+                raise failure
+
+    async def create_session(
+        self,
+        *,
+        directory: str | Path = ".",
+        model: str | None = None,
+        title: str = "",
+        instructions: str = "",
+    ) -> Session:
+        """Begin a session; durable when it returns.
+
+        `model` is `provider/model`, or None for the one that the configuration or the environment
+        gives (NoProvider where neither does). `instructions` are the embedder's own opening
+        instructions. Raises DirectoryNotFound, UnknownProvider and UnknownModel.
+        """
+        location = find_project(directory)
+        workplace = await self._equipment.workplaces.at(str(location.directory))
+        chosen = workplace.target(model) if model else await workplace.choose()
+        session = self._ids.new()
+        created = ev.SessionCreated(
+            directory=str(location.directory),
+            project=str(location.project),
+            model=chosen.name,
+            marker=self._ids.new(),
+            title=title,
+            instructions=instructions,
+        )
+        await self._equipment.store.create(session, [created])
+        return self._session(session)
+
+    async def session(self, session: str) -> Session:
+        """Return the session with that id, or the one whose id begins so.
+
+        Raises SessionNotFound and AmbiguousId.
+        """
+        return self._session(await self._equipment.store.resolve(session))
+
+    async def sessions(self) -> Sequence[SessionRow]:
+        """Return all sessions, the one updated last first."""
+        return await self._equipment.store.sessions()
+
+    async def delete_session(self, session: str) -> None:
+        """Remove a session with its history; LeaseLost while it is being drained."""
+        await self._equipment.store.delete(await self._equipment.store.resolve(session))
+
+    def _session(self, session: str) -> Session:
+        return Session(session, self._equipment, self._coordinator, self._ids)
+
+
+class Session:
+    """One durable session. Cheap to hold: it keeps nothing but its id."""
+
+    def __init__(
+        self, session: str, equipment: Equipment, coordinator: Coordinator, ids: Ids
+    ) -> None:
+        self.id = session
+        self._store = equipment.store
+        self._equipment = equipment
+        self._coordinator = coordinator
+        self._ids = ids
+
+    async def prompt(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the id of the prompt, as every client knows it
+        delivery: ev.Delivery = "steer",
+        hold: bool = False,
+    ) -> Admission:
+        """Admit a Prompt; it is durable when this returns, and a drain starts by itself.
+
+        The same `id` again returns the first admission and admits nothing; an id that is used in
+        another session raises PromptConflict. `delivery` is `steer` (promoted at the next
+        boundary) or `queue` (when the session would otherwise be idle). With `hold`, only this
+        runtime drains it, under its own permissions, while it lives.
+        """
+        if not text.strip():
+            raise UsageError("the prompt is empty; write what the model should do")
+        prompt = id or self._ids.new()
+        holder = self._equipment.owner if hold else ""
+        event = ev.PromptAdmitted(prompt, text, delivery, holder)
+        try:
+            (record,) = await self._store.append(self.id, [event])
+        except PromptConflict:
+            admission = await self._first_admission(prompt)
+        else:
+            admission = Admission(prompt, record.seq)
+            self._equipment.feed.publish(self.id, (record,))
+        self._coordinator.wake(self.id)
+        return admission
+
+    async def events(
+        self, *, after: int = 0, until_idle: bool = False, prompt: str | None = None
+    ) -> AsyncGenerator[AnyRecord]:
+        """Yield every durable event with a seq above `after` exactly once and in order, then live.
+
+        Live fragments have no seq. `until_idle` ends the iteration when all is read and nobody
+        works on the session; what kept a step from starting is raised then. `prompt` yields from
+        the promotion of that prompt to its settlement, and ends there.
+        """
+        reader = EventReader(self.id, self._store, self._equipment.feed, self._coordinator)
+        if prompt is None:
+            records = reader.follow(after, until_idle=until_idle)
+        else:
+            records = reader.of_prompt(prompt, after)
+        try:
+            async for record in records:
+                yield record
+        finally:
+            await records.aclose()
+
+    async def messages(self, *, system: bool = False) -> list[Item]:
+        """Return the whole durable history in order; System Messages only with `system`."""
+        return transcript(await self._store.events(self.id), system=system)
+
+    async def wait(self) -> None:
+        """Wait until nobody works on the session.
+
+        Cancelling it does not cancel the work. Raises what kept the last step from starting.
+        """
+        after = await self._store.version(self.id)
+        async for _ in self.events(after=after, until_idle=True):
+            pass
+
+    async def interrupt(self) -> None:
+        """Stop what runs in this process, settle it, and keep pending prompts. Idempotent."""
+        await self._coordinator.interrupt(self.id)
+
+    async def rename(self, title: str) -> None:
+        """Give the session another title; durable when it returns."""
+        await self._write(ev.SessionRenamed(title))
+
+    async def switch_model(self, model: str) -> None:
+        """Use another model from the next step on, which starts a new Context Epoch.
+
+        Switching away and back with no step between changes nothing. Raises UnknownProvider and
+        UnknownModel.
+        """
+        state = await self.state()
+        workplace = await self._equipment.workplaces.at(state.directory)
+        if "/" not in model:
+            raise UnknownModel(f"{model!r} is not `provider/model`")
+        target = workplace.target(model)
+        if target.name != state.model:
+            await self._write(ev.ModelSwitched(target.name))
+
+    async def context(self) -> ContextView:
+        """Return what the model has been told, beside what holds now; observes, admits nothing."""
+        records = await self._store.events(self.id)
+        state = fold(self.id, records)
+        workplace = await self._equipment.workplaces.at(state.directory)
+        return await view_context(self.id, records, workplace, workplace.target(state.model))
+
+    async def request(self, step: int | None = None) -> bytes:
+        """Return the exact request body of a step, by default the last; UsageError if none."""
+        protocols = self._equipment.workplaces.protocols
+        return request_body(self.id, await self._store.events(self.id), protocols, step)
+
+    async def state(self) -> SessionState:
+        """Return the fold of the session's log as it is now."""
+        return fold(self.id, await self._store.events(self.id))
+
+    async def _write(self, event: ev.Event) -> None:
+        records = await self._store.append(self.id, [event])
+        self._equipment.feed.publish(self.id, records)
+
+    async def _first_admission(self, prompt: str) -> Admission:
+        row = await self._store.prompt(prompt)
+        if row is None or row.session != self.id:
+            raise PromptConflict(
+                f"prompt {prompt} belongs to another session; choose another id, or none"
+            )
+        return Admission(row.id, row.seq)
+
+
+@asynccontextmanager
+async def _opened(store: str | Path | Store, clock: Clock) -> AsyncGenerator[Store]:
+    if not isinstance(store, (str, Path)):
+        yield store
+        return
+    opened = await open_sqlite(Path(store), clock=clock)
+    try:
+        yield opened
+    finally:
+        with anyio.CancelScope(shield=True):
+            await opened.close()
+
+
+def _provider_configs(
+    providers: Mapping[str, ProviderConfig | Mapping[str, Any]],
+) -> Mapping[str, ProviderConfig]:
+    shaped = {name: each for name, each in providers.items() if not _is_config(each)}
+    read = from_mapping({"providers": shaped}, "the given providers").providers
+    return {**read, **{name: each for name, each in providers.items() if _is_config(each)}}
+
+
+def _is_config(provider: ProviderConfig | Mapping[str, Any]) -> TypeIs[ProviderConfig]:
+    return isinstance(provider, ProviderConfig)
+
+
+def _contexts(sources: Iterable[Source[Any] | SystemContext]) -> Iterable[SystemContext]:
+    for source in sources:
+        yield source if isinstance(source, SystemContext) else SystemContext.make(source)
+
+
+def _outputs_beside(store: str | Path | Store) -> Path:
+    """Return where complete tool outputs go: beside the database they belong to."""
+    if isinstance(store, (str, Path)):
+        path = Path(store).absolute()
+        return path.with_name(f"{path.name}-outputs")
+    return Path.cwd() / "perdure-outputs"

@@ -1,0 +1,129 @@
+"""The Safe Provider-Turn Boundary: the only place where prompts and facts enter the history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.errors import StaleBoundary
+from perdure.history.events import (
+    Event,
+    Note,
+    PromptPromoted,
+    RequestShape,
+    StepStarted,
+)
+from perdure.history.state import SessionState
+from perdure.models.types import Lowering, Request
+from perdure.session.admission import admit
+from perdure.session.inbox import choose, wants_step
+from perdure.session.log import SessionLog
+from perdure.session.workplace import Target, Workplace, Workplaces
+
+_TRIES = 20
+
+LAST_STEP = (
+    "This is the last step that is allowed for this prompt. Tool calls will not be run any more: "
+    "answer now with what you know, and say what is left to do."
+)
+
+
+class Crossed(msgspec.Struct, frozen=True):
+    """A boundary that was crossed: the step is durable, and this is what it works with."""
+
+    started: StepStarted
+    request: Request
+    target: Target
+    workplace: Workplace
+    last: bool
+
+
+class Boundary:
+    """Crosses boundaries for one drain; keeps the lowering of the epoch between them."""
+
+    def __init__(self, log: SessionLog, workplaces: Workplaces, owner: str) -> None:
+        self._log = log
+        self._workplaces = workplaces
+        self._owner = owner
+        self._workplace: tuple[str, Workplace] | None = None
+        self._lowering: tuple[tuple[int, str, RequestShape], Lowering] | None = None
+
+    async def workplace(self) -> Workplace:
+        """Return what holds at the session's present Location."""
+        directory = self._log.state.directory
+        if self._workplace is None or self._workplace[0] != directory:
+            self._workplace = (directory, await self._workplaces.at(directory))
+        return self._workplace[1]
+
+    async def cross(self) -> Crossed | None:
+        """Promote what waits, tell what changed and start the step, in one transaction.
+
+        Returns None, having observed and written nothing, when there is nothing to do. The
+        boundary is done again when a move, a switch or an entry landed after it sampled. A
+        failure leaves prompts pending.
+        """
+        for _ in range(_TRIES):
+            await self._log.catch_up()
+            try:
+                return await self._cross_once()
+            except StaleBoundary:
+                continue
+        raise StaleBoundary(
+            f"session {self._log.state.session}: it is being changed faster than a step can start; "
+            "the prompt is kept, run it again"
+        )
+
+    async def _cross_once(self) -> Crossed | None:
+        state = self._log.state
+        prompts = choose(state, self._owner)
+        workplace = await self.workplace()
+        limit = workplace.config.step_limit
+        if not prompts and not wants_step(state, limit):
+            return None
+        target = workplace.target(state.model)
+        last = (1 if prompts else state.steps_of_prompt + 1) >= limit
+        events: list[Event] = [PromptPromoted(prompt.prompt) for prompt in prompts]
+        if last:
+            events.append(Note(LAST_STEP))
+        events += await self._context(state, workplace, target)
+        started, request, key, lowering = self._prepare(state.preview(events), target)
+        await self._log.write_sampled([*events, started])
+        self._lowering = (key, lowering)
+        return Crossed(started, request, target, workplace, last)
+
+    async def _context(
+        self, state: SessionState, workplace: Workplace, target: Target
+    ) -> Sequence[Event]:
+        context = await workplace.facts(state)
+        observation = await context.observe()
+        return admit(
+            state,
+            observation,
+            model=target.name,
+            tools=workplace.tools.definitions(),
+            lowering=target.protocol.version,
+        )
+
+    def _prepare(
+        self, ahead: SessionState, target: Target
+    ) -> tuple[StepStarted, Request, tuple[int, str, RequestShape], Lowering]:
+        frame, shape = ahead.frame(target.name), target.shape()
+        key = (frame.epoch, target.name, shape)
+        if self._lowering is not None and self._lowering[0] == key:
+            lowering = self._lowering[1]
+        else:
+            lowering = target.protocol.lowering(frame, shape)
+        request = lowering.request(ahead.items, previous=ahead.last_request)
+        started = StepStarted(
+            step=ahead.steps + 1,
+            epoch=frame.epoch,
+            model=target.name,
+            request=shape,
+            blocks=request.blocks,
+            digest=request.digest,
+            prefix=request.prefix,
+            cause=request.cause,
+            forms=request.forms,
+        )
+        return started, request, key, lowering

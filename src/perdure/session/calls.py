@@ -1,0 +1,105 @@
+"""The tool calls of one step: started durably, run side by side, each settled exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import cast
+
+import anyio
+
+from perdure.errors import PerdureError
+from perdure.history.content import ToolCall
+from perdure.history.events import ToolProgress, ToolSettled, ToolStarted
+from perdure.session.log import SessionLog
+from perdure.session.workplace import Workplace
+from perdure.tools.base import ToolContext
+from perdure.tools.permissions import decide, declined, denied, question, unanswered
+from perdure.tools.settle import Settled, prepare, run
+
+STEP_LIMIT = Settled("not_run", "not run: the step limit of this prompt is reached.")
+
+
+class Calls:
+    """Runs the calls of one step at one Workplace."""
+
+    def __init__(self, log: SessionLog, workplace: Workplace, step: int) -> None:
+        self._log = log
+        self._workplace = workplace
+        self._step = step
+        # Two questions at once would get each other's answers.
+        self._asking = anyio.Lock()
+
+    async def run(self, calls: list[ToolCall]) -> None:
+        """Run all of these calls side by side; return when every result is durable."""
+        try:
+            async with anyio.create_task_group() as group:
+                for call in calls:
+                    group.start_soon(self._run_one, call)
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+
+    async def refuse(self, calls: list[ToolCall], settled: Settled) -> None:
+        """Settle these calls without running them."""
+        await self._log.write(*(settlement(self._step, call, settled) for call in calls))
+
+    async def _run_one(self, call: ToolCall) -> None:
+        settled = await self._settle(call)
+        await self._log.write(settlement(self._step, call, settled))
+
+    async def _settle(self, call: ToolCall) -> Settled:
+        prepared = prepare(call, self._workplace.tools)
+        if isinstance(prepared, Settled):
+            return prepared
+        if refused := await self._refusal(call):
+            return refused
+        await self._log.write(ToolStarted(self._step, call.id, call.name))
+        return await run(prepared, self._context(call))
+
+    async def _refusal(self, call: ToolCall) -> Settled | None:
+        ask = self._workplace.ask
+        permission = decide(call.name, self._workplace.config.permissions)
+        if permission == "allow":
+            return None
+        if permission == "deny":
+            return denied(call.name)
+        if ask is None:
+            return unanswered(call.name)
+        async with self._asking:
+            answer = await ask(question(self._log.state.session, call))
+        return None if answer.allowed else declined(call.name, answer)
+
+    def _context(self, call: ToolCall) -> ToolContext:
+        session, place = self._log.state.session, self._workplace
+        return ToolContext(
+            session=session,
+            call=call.id,
+            directory=place.location.directory,
+            project=place.location.project,
+            outputs=place.outputs(session),
+            progress=partial(self._show, call.id),
+            idempotency_key=f"{session}:{self._step}:{call.id}",
+            allowed=place.config.tools.allowed_paths,
+        )
+
+    def _show(self, call: str, text: str) -> None:
+        self._log.show(ToolProgress(call, text))
+
+
+def settlement(step: int, call: ToolCall, settled: Settled) -> ToolSettled:
+    """Return the event that settles a call."""
+    return ToolSettled(step, call.id, settled.outcome, settled.output, settled.file)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that says most: one of ours, else any."""
+    found = list(_each(errors))
+    return next((error for error in found if isinstance(error, PerdureError)), found[0])
+
+
+def _each(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _each(cast("BaseExceptionGroup[BaseException]", error))
+        else:
+            yield error

@@ -1,0 +1,47 @@
+"""The exact request of an earlier step, made again from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.errors import StoreDamaged, UsageError
+from perdure.history.events import Record, StepStarted
+from perdure.history.state import fold
+from perdure.models.types import WireProtocol
+
+
+def request_body(
+    session: str,
+    records: Sequence[Record],
+    protocols: Mapping[str, WireProtocol],
+    step: int | None = None,
+) -> bytes:
+    """Return the body of a step's request, byte for byte as it was sent; the last step's if None.
+
+    Raises UsageError where the session has no such step, StoreDamaged where what the log gives
+    now is not what was sent.
+    """
+    index, started = _find(session, records, step)
+    state = fold(session, records[:index])
+    lowering = protocols[started.request.protocol].lowering(
+        state.frame(started.model), started.request
+    )
+    request = lowering.request(state.items)
+    if request.digest != started.digest:
+        raise StoreDamaged(
+            f"session {session}: the log does not give step {started.step} as it was sent; "
+            "run `perdure doctor`"
+        )
+    return request.body
+
+
+def _find(session: str, records: Sequence[Record], step: int | None) -> tuple[int, StepStarted]:
+    found = [
+        (index, record.data)
+        for index, record in enumerate(records)
+        if isinstance(record.data, StepStarted) and step in {None, record.data.step}
+    ]
+    if not found:
+        wanted = "no step yet" if step is None else f"no step {step}"
+        raise UsageError(f"session {session} has {wanted}; `perdure events {session}` lists them")
+    return found[-1]

@@ -1,0 +1,45 @@
+"""The durable history as a person reads it; what left the model's view is still here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.history import events as ev
+from perdure.history.content import ToolCall
+from perdure.history.items import (
+    AssistantItem,
+    Item,
+    NoteItem,
+    ResultItem,
+    SystemItem,
+    UserItem,
+)
+
+
+def transcript(records: Iterable[ev.Record], *, system: bool = False) -> list[Item]:
+    """Return every message in the order of the log; System Messages only when asked for."""
+    prompts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    started: ev.StepStarted | None = None
+    items: list[Item] = []
+    for record in records:
+        seq = record.seq
+        match record.data:
+            case ev.PromptAdmitted(prompt, text):
+                prompts[prompt] = text
+            case ev.PromptPromoted(prompt):
+                items.append(UserItem(seq, prompt, prompts.get(prompt, "")))
+            case ev.SystemMessage(text) if system:
+                items.append(SystemItem(seq, text))
+            case ev.Note(text):
+                items.append(NoteItem(seq, text))
+            case ev.StepStarted():
+                started = record.data
+            case ev.AssistantMessage(step, parts) if started is not None:
+                items.append(AssistantItem(seq, step, parts, started.epoch, started.model))
+                names |= {part.id: part.name for part in parts if isinstance(part, ToolCall)}
+            case ev.ToolSettled(_, call, outcome, output):
+                items.append(ResultItem(seq, call, names.get(call, ""), output, outcome))
+            case _:
+                pass
+    return items

@@ -1,0 +1,165 @@
+"""What holds at a session's Location: configuration, tools, models and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import msgspec
+
+from perdure.clock import Clock
+from perdure.config.load import from_mapping, load
+from perdure.config.location import Location, find_project
+from perdure.config.paths import config_dir
+from perdure.config.schema import Config, ProviderConfig
+from perdure.context import Source, SystemContext
+from perdure.history.events import RequestShape
+from perdure.history.state import SessionState
+from perdure.instructions import InstructionService
+from perdure.models.protocols import wire_protocols
+from perdure.models.resolve import Models, Selected
+from perdure.models.transport import Transport
+from perdure.models.types import Endpoint, ModelProfile, WireProtocol
+from perdure.sources import convention, date, entries, environment, opening
+from perdure.tools import builtin_tools
+from perdure.tools.base import Tool
+from perdure.tools.permissions import Ask
+from perdure.tools.registry import ToolSet
+from perdure.tools.shell import shell_program
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a step's requests go. `name` is `provider/model`."""
+
+    name: str
+    endpoint: Endpoint
+    profile: ModelProfile
+    protocol: WireProtocol
+
+    def shape(self) -> RequestShape:
+        """Return what decides the bytes of its requests beside the history."""
+        return RequestShape(
+            protocol=self.endpoint.protocol,
+            model=self.profile.model,
+            form=self.profile.system_messages,
+            max_output=self.profile.max_output,
+            parameters=dict(self.profile.parameters),
+        )
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What a runtime brings to every Workplace.
+
+    `config` is what the embedding program gave, or None to read the files and the environment for
+    each directory. `providers` come on top of the configured ones, `sources` and `tools` on top of
+    the built-in ones. `outputs` is the directory for complete outputs, with one directory a
+    session.
+    """
+
+    config: Config | Mapping[str, Any] | None
+    providers: Mapping[str, ProviderConfig]
+    env: Mapping[str, str]
+    sources: tuple[SystemContext, ...]
+    tools: tuple[Tool[Any], ...]
+    ask: Ask | None
+    clock: Clock
+    transport: Transport
+    outputs: Path
+
+
+class Workplace:
+    """What holds at one Location, for one drain."""
+
+    def __init__(
+        self,
+        location: Location,
+        config: Config,
+        around: Surroundings,
+        protocols: Mapping[str, WireProtocol],
+    ) -> None:
+        self.location = location
+        self.config = config
+        self.ask = around.ask
+        self.models = Models(config, around.env)
+        hidden = [provider.api_key_env for provider in self.models.providers.values()]
+        self.tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(around.tools)
+        self._around = around
+        self._protocols = protocols
+        self._files: tuple[tuple[str, ...], InstructionService] | None = None
+
+    def outputs(self, session: str) -> Path:
+        """Return the directory for the complete outputs of that session's tools."""
+        return self._around.outputs / session
+
+    def target(self, model: str) -> Target:
+        """Return where requests for `provider/model` go.
+
+        Raises UnknownProvider, UnknownModel, and NoProvider where its key is missing.
+        """
+        return self._target(self.models.select(model))
+
+    async def choose(self) -> Target:
+        """Return the model to use where the caller names none; NoProvider where there is none."""
+        return self._target(await self.models.choose())
+
+    async def facts(self, state: SessionState) -> SystemContext:
+        """Compose the session's System Context, in the order in which it is told.
+
+        Looks which instruction files there are, but loads nothing yet.
+        """
+        files = self._instruction_files(state.discovered)
+        builtin: Sequence[Source[Any]] = (
+            convention(state.marker),
+            opening(state.instructions),
+            environment(self.location, shell=shell_program()),
+            date(self._around.clock, self.config.timezone),
+            *entries(state.entries),
+        )
+        return SystemContext.combine(
+            *map(SystemContext.make, builtin),
+            await anyio.to_thread.run_sync(files.compose, set(state.snapshot)),
+            *self._around.sources,
+        )
+
+    def _instruction_files(self, discovered: tuple[str, ...]) -> InstructionService:
+        # One service as long as it can be: it remembers which files hang and does not open them
+        # a second time.
+        if self._files is None or self._files[0] != discovered:
+            service = InstructionService(
+                config_dir(self._around.env),
+                self.location,
+                discovered=[Path(path) for path in discovered],
+                options=self.config.instructions,
+            )
+            self._files = (discovered, service)
+        return self._files[1]
+
+    def _target(self, selected: Selected) -> Target:
+        protocol = self._protocols[selected.endpoint.protocol]
+        return Target(selected.name, selected.endpoint, selected.profile, protocol)
+
+
+class Workplaces:
+    """Finds the Workplace of a directory, anew for each drain and after each move."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+        self.protocols = wire_protocols(around.transport)
+
+    async def at(self, directory: str | Path) -> Workplace:
+        """Return what holds there; DirectoryNotFound or ConfigurationError."""
+        return await anyio.to_thread.run_sync(self._at, directory)
+
+    def _at(self, directory: str | Path) -> Workplace:
+        around = self._around
+        if around.config is None:
+            config = load(directory, around.env)
+        elif isinstance(around.config, Config):
+            config = around.config
+        else:
+            config = from_mapping(around.config, env=around.env)
+        providers = {**config.providers, **around.providers}
+        config = msgspec.structs.replace(config, providers=providers)
+        return Workplace(find_project(directory), config, around, self.protocols)

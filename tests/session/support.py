@@ -1,0 +1,84 @@
+"""A runtime over a real database file, against the strict scripted provider."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from perdure import Runtime, Session
+from perdure.clock import Clock
+from perdure.history import events as ev
+from perdure.session.attempts import RetryPolicy
+from perdure.session.reading import AnyRecord
+from perdure.testing import ScriptedProvider, assert_prefix_kept, isolated_environment
+from perdure.testing.provider import ProtocolName
+
+KEY = "SCRIPTED_API_KEY"
+
+
+class Bench:
+    """One directory with a project and a database, and the provider that everything talks to."""
+
+    def __init__(self, root: Path, provider: ScriptedProvider, protocol: ProtocolName) -> None:
+        self.root = root
+        self.project = root / "project"
+        self.project.mkdir(exist_ok=True)
+        self.store = root / "sessions.db"
+        self.provider = provider
+        self.config = provider.config(protocol, api_key_env=KEY)
+        self.prefix_may_break = ""
+
+    @asynccontextmanager
+    async def runtime(self, **options: Any) -> AsyncGenerator[Runtime]:
+        """Open a runtime; leaving it is a graceful end of the process."""
+        config = self.config | options.pop("config", {})
+        environ = isolated_environment(self.root) | {KEY: "scripted-key"}
+        options.setdefault("retry", RetryPolicy(base=0.001))
+        async with Runtime.open(self.store, config=config, environ=environ, **options) as runtime:
+            yield runtime
+
+    async def session(self, runtime: Runtime, **options: Any) -> Session:
+        """Begin a session in the project."""
+        return await runtime.create_session(directory=self.project, **options)
+
+
+@asynccontextmanager
+async def bench(
+    root: Path, script: Any, protocol: ProtocolName = "openai-chat", **options: Any
+) -> AsyncGenerator[Bench]:
+    """Open a bench; on leaving, every request must hold the one before it as a prefix.
+
+    A test that breaks the prefix on purpose says why in `prefix_may_break`.
+    """
+    async with ScriptedProvider(script, **options) as provider:
+        opened = Bench(root, provider, protocol)
+        yield opened
+        if not opened.prefix_may_break:
+            assert_prefix_kept([request.json for request in provider.requests])
+
+
+async def ask(session: Session, text: str, **options: Any) -> list[AnyRecord]:
+    """Prompt and return everything that happened until the session was idle again."""
+    admission = await session.prompt(text, **options)
+    return [record async for record in session.events(after=admission.seq - 1, until_idle=True)]
+
+
+def of_type(records: Iterable[AnyRecord], kind: type[Any]) -> list[Any]:
+    """Return the data of the records of one type."""
+    return [record.data for record in records if isinstance(record.data, kind)]
+
+
+async def log_of(session: Session) -> list[ev.Record]:
+    """Return the session's durable events."""
+    records = [record async for record in session.events(until_idle=True)]
+    return [record for record in records if isinstance(record, ev.Record)]
+
+
+def told(records: Iterable[AnyRecord]) -> list[str]:
+    """Return the texts of the System Messages."""
+    return [event.text for event in of_type(records, ev.SystemMessage)]
+
+
+__all__ = ["Bench", "Clock", "ask", "bench", "log_of", "of_type", "told"]
