@@ -34,9 +34,12 @@ test: $(VENV)/.test
 
 # Pyright and the Node.js it runs on are both wheels, so nothing is fetched when it starts.
 check: $(VENV)/.dev
-	@$(BIN)/python -m ruff check .
-	@$(BIN)/python -m ruff format --check .
-	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright --pythonpath $(BIN)/python
+	@failed=0; \
+	$(BIN)/python -m ruff check . || failed=1; \
+	$(BIN)/python -m ruff format --check . || failed=1; \
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 \
+		$(BIN)/python -m pyright --pythonpath $(BIN)/python || failed=1; \
+	exit $$failed
 
 bench: $(VENV)/.test
 	@for each in $(BENCHMARKS); do \
@@ -47,7 +50,7 @@ venv: $(VENV)/.dev
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis dist build
-	find src tests bench examples -name __pycache__ -prune -exec rm -rf {} +
+	find . -name __pycache__ -prune -exec rm -rf {} +
 
 # The environment is made anew whenever pyproject.toml changes, so that it never holds more than
 # the project asks for. The demo needs the runtime only; each stamp below adds to the one above.
