@@ -91,6 +91,24 @@ async def test_a_script_that_raises_fails_the_test(client: httpx2.AsyncClient) -
     assert raised.group_contains(AssertionError, match="request 0 is wrong")
 
 
+async def test_what_fails_beside_it_is_raised_as_it_is() -> None:
+    async def fail() -> None:
+        async with ScriptedProvider([]):
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await fail()
+    with pytest.raises(KeyError, match="mine"), serve_in_thread([]):
+        raise KeyError("mine")
+
+
+async def test_it_can_be_cancelled() -> None:
+    with anyio.move_on_after(0.01) as scope:
+        async with ScriptedProvider([]):
+            await anyio.sleep_forever()
+    assert scope.cancelled_caught
+
+
 async def test_a_refused_request_takes_no_reply(client: httpx2.AsyncClient) -> None:
     async with ScriptedProvider([say("Hi")]) as provider:
         await chat_wire.post(client, provider, {"model": "m"})

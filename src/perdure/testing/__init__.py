@@ -17,6 +17,7 @@ from perdure.testing.cli import (
 from perdure.testing.clock import FakeClock, SequentialIds
 from perdure.testing.prefix import Block, assert_prefix_kept, blocks, keeps_prefix
 from perdure.testing.provider import (
+    ProtocolName,
     Refused,
     Script,
     ScriptedProvider,
@@ -48,6 +49,7 @@ __all__ = [
     "Block",
     "FakeClock",
     "Finished",
+    "ProtocolName",
     "ReceivedRequest",
     "Refused",
     "Reply",

@@ -100,7 +100,12 @@ class ScriptedProvider:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool | None:
-        return await self._stack.__aexit__(kind, error, traceback)
+        if isinstance(error, anyio.get_cancelled_exc_class()):
+            return await self._stack.__aexit__(kind, error, traceback)
+        # What fails in a test is the test's own affair: the server's task group, which would wrap
+        # it in a group, does not hear of it.
+        await self._stack.__aexit__(None, None, None)
+        return None
 
     @property
     def openai_url(self) -> str:
