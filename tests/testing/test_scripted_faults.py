@@ -164,6 +164,12 @@ async def test_a_disordered_stream_has_its_last_fragment_behind_the_end(ask: Cli
     assert sorted(frames) == sorted((await ask.ask(COUNTING)).frames())
 
 
+async def test_a_disordered_stream_loses_no_fragment_that_is_said_twice(ask: Client) -> None:
+    again = say("la la la la ")
+    frames = (await ask.ask(disordered(again))).frames()
+    assert sorted(frames) == sorted((await ask.ask(again)).frames())
+
+
 async def test_a_disordered_stream_without_fragments_is_as_it_was(ask: Client) -> None:
     assert (await ask.ask(disordered(empty()))).data == (await ask.ask(empty())).data
 

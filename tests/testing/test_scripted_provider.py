@@ -81,14 +81,17 @@ async def test_a_function_can_be_the_script(client: httpx2.AsyncClient) -> None:
     assert said == ["0: one", "1: two"]
 
 
-async def test_a_script_that_raises_fails_the_test(client: httpx2.AsyncClient) -> None:
+@pytest.mark.parametrize("kind", [AssertionError, OSError])
+async def test_a_script_that_raises_fails_the_test(
+    kind: type[Exception], client: httpx2.AsyncClient
+) -> None:
     def script(request: ReceivedRequest, number: int) -> Reply:
-        raise AssertionError(f"request {number} is wrong")
+        raise kind(f"request {number} is wrong")
 
     with pytest.raises(BaseExceptionGroup) as raised:
         async with ScriptedProvider(script) as provider:
             await chat_wire.post(client, provider, chat_wire.request())
-    assert raised.group_contains(AssertionError, match="request 0 is wrong")
+    assert raised.group_contains(kind, match="request 0 is wrong")
 
 
 async def test_what_fails_beside_it_is_raised_as_it_is() -> None:

@@ -70,23 +70,25 @@ class _Connection:
 
     async def serve(self) -> None:
         """Answer requests until either side has had enough."""
-        try:
-            while request := await self._read():
-                response = self._respond(request)
-                if request.method == "HEAD":
-                    response = replace(response, steps=())
-                outcome = await self._answer(response)
-                if outcome == "abandoned":
-                    self._left(response)
-                if outcome != "whole" or self._http.our_state is not h11.DONE:
-                    return
-                self._http.start_next_cycle()
-        except (h11.RemoteProtocolError, *_GONE):
-            # Whoever sends no HTTP, or hangs up between requests, gets no answer.
-            return
+        while request := await self._read():
+            response = self._respond(request)
+            if request.method == "HEAD":
+                response = replace(response, steps=())
+            outcome = await self._answer(response)
+            if outcome == "abandoned":
+                self._left(response)
+            if outcome != "whole" or self._http.our_state is not h11.DONE:
+                return
+            self._http.start_next_cycle()
 
     async def _read(self) -> HttpRequest | None:
-        """Return the next request, or None when the client closed the connection."""
+        """Return the next request; None when the client hangs up or speaks no HTTP."""
+        try:
+            return await self._parse()
+        except (h11.RemoteProtocolError, *_GONE):
+            return None
+
+    async def _parse(self) -> HttpRequest | None:
         head: h11.Request | None = None
         body = bytearray()
         while True:

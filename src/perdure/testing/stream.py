@@ -104,10 +104,10 @@ class Disorder(msgspec.Struct, frozen=True):
     """Send the last fragment after the frame that ends the message."""
 
     def apply(self, steps: Sequence[Step]) -> list[Step]:
-        end = _ending(steps)
-        late = [steps[i] for i in _fragments(steps)[-1:]]
-        others = [step for step in steps[:end] if step not in late]
-        return [*others, *steps[end : end + 1], *late, *steps[end + 1 :]]
+        if not (fragments := _fragments(steps)):
+            return [*steps]
+        late, end = fragments[-1], _ending(steps)
+        return [*steps[:late], *steps[late + 1 : end + 1], steps[late], *steps[end + 1 :]]
 
 
 class Trickle(msgspec.Struct, frozen=True):
