@@ -5,68 +5,74 @@ that hold now, while the prefix that the provider has cached stays as it is. Sta
 declare facts of your own with `Source`.
 """
 
-from perdure.config.schema import Config, ModelConfig, ProviderConfig
-from perdure.context import (
-    ABSENT,
-    UNAVAILABLE,
-    Absent,
-    Diagnostic,
-    Generation,
-    Observation,
-    Replaced,
-    ReplacementBlocked,
-    Source,
-    SourceSnapshot,
-    SystemContext,
-    Unavailable,
-    Unchanged,
-    Updated,
-)
-from perdure.errors import (
-    AmbiguousId,
-    AuthenticationFailed,
-    BrokenStream,
-    ConcurrencyError,
-    ConfigurationError,
-    ConnectionFailed,
-    ContentRefused,
-    ContextError,
-    ContextOverflow,
-    DirectoryNotFound,
-    DuplicateKey,
-    EmptyAnswer,
-    ImportRefused,
-    InvalidKey,
-    InvalidRequest,
-    LeaseLost,
-    ModelNotFound,
-    NoProvider,
-    PerdureError,
-    PromptConflict,
-    ProviderError,
-    ProviderOverloaded,
-    QuotaExceeded,
-    RateLimited,
-    Refused,
-    SessionNotFound,
-    SilentStream,
-    StaleBoundary,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreLocked,
-    StoreReadOnly,
-    StoreTooNew,
-    ToolError,
-    Transient,
-    UnknownModel,
-    UnknownProvider,
-    UsageError,
-)
-from perdure.history.events import LiveRecord, Record
-from perdure.runtime import Admission, Runtime, Session
-from perdure.tools.base import Tool, ToolContext, ToolOutput
-from perdure.tools.permissions import PermissionAnswer, PermissionRequest
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perdure.config.schema import Config, ModelConfig, ProviderConfig
+    from perdure.context import (
+        ABSENT,
+        UNAVAILABLE,
+        Absent,
+        Diagnostic,
+        Generation,
+        Observation,
+        Replaced,
+        ReplacementBlocked,
+        Source,
+        SourceSnapshot,
+        SystemContext,
+        Unavailable,
+        Unchanged,
+        Updated,
+    )
+    from perdure.errors import (
+        AmbiguousId,
+        AuthenticationFailed,
+        BrokenStream,
+        ConcurrencyError,
+        ConfigurationError,
+        ConnectionFailed,
+        ContentRefused,
+        ContextError,
+        ContextOverflow,
+        DirectoryNotFound,
+        DuplicateKey,
+        EmptyAnswer,
+        ImportRefused,
+        InvalidKey,
+        InvalidRequest,
+        LeaseLost,
+        ModelNotFound,
+        NoProvider,
+        PerdureError,
+        PromptConflict,
+        ProviderError,
+        ProviderOverloaded,
+        QuotaExceeded,
+        RateLimited,
+        Refused,
+        SessionNotFound,
+        SilentStream,
+        StaleBoundary,
+        StoreDamaged,
+        StoreError,
+        StoreFull,
+        StoreLocked,
+        StoreReadOnly,
+        StoreTooNew,
+        ToolError,
+        Transient,
+        UnknownModel,
+        UnknownProvider,
+        UsageError,
+    )
+    from perdure.history.events import LiveRecord, Record
+    from perdure.runtime import Admission, Runtime, Session
+    from perdure.tools.base import Tool, ToolContext, ToolOutput
+    from perdure.tools.permissions import PermissionAnswer, PermissionRequest
 
 __all__ = [
     "ABSENT",
@@ -136,3 +142,102 @@ __all__ = [
     "Updated",
     "UsageError",
 ]
+
+# What a program does not use, it does not wait for: `import perdure` alone loads no database driver
+# and no event loop.
+_HOMES = {
+    "perdure.config.schema": (
+        "Config",
+        "ModelConfig",
+        "ProviderConfig",
+    ),
+    "perdure.context": (
+        "ABSENT",
+        "UNAVAILABLE",
+        "Absent",
+        "Diagnostic",
+        "Generation",
+        "Observation",
+        "Replaced",
+        "ReplacementBlocked",
+        "Source",
+        "SourceSnapshot",
+        "SystemContext",
+        "Unavailable",
+        "Unchanged",
+        "Updated",
+    ),
+    "perdure.errors": (
+        "AmbiguousId",
+        "AuthenticationFailed",
+        "BrokenStream",
+        "ConcurrencyError",
+        "ConfigurationError",
+        "ConnectionFailed",
+        "ContentRefused",
+        "ContextError",
+        "ContextOverflow",
+        "DirectoryNotFound",
+        "DuplicateKey",
+        "EmptyAnswer",
+        "ImportRefused",
+        "InvalidKey",
+        "InvalidRequest",
+        "LeaseLost",
+        "ModelNotFound",
+        "NoProvider",
+        "PerdureError",
+        "PromptConflict",
+        "ProviderError",
+        "ProviderOverloaded",
+        "QuotaExceeded",
+        "RateLimited",
+        "Refused",
+        "SessionNotFound",
+        "SilentStream",
+        "StaleBoundary",
+        "StoreDamaged",
+        "StoreError",
+        "StoreFull",
+        "StoreLocked",
+        "StoreReadOnly",
+        "StoreTooNew",
+        "ToolError",
+        "Transient",
+        "UnknownModel",
+        "UnknownProvider",
+        "UsageError",
+    ),
+    "perdure.history.events": (
+        "LiveRecord",
+        "Record",
+    ),
+    "perdure.runtime": (
+        "Admission",
+        "Runtime",
+        "Session",
+    ),
+    "perdure.tools.base": (
+        "Tool",
+        "ToolContext",
+        "ToolOutput",
+    ),
+    "perdure.tools.permissions": (
+        "PermissionAnswer",
+        "PermissionRequest",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'perdure' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

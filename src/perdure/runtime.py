@@ -26,6 +26,7 @@ from perdure.session.attempts import RetryPolicy
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
 from perdure.session.feed import Feed
+from perdure.session.memory import Memory
 from perdure.session.owner import new_owner
 from perdure.session.reading import AnyRecord, EventReader
 from perdure.session.replay import request_body
@@ -101,7 +102,13 @@ class Runtime:
                 outputs=_outputs_beside(store),
             )
             equipment = Equipment(
-                opened, Feed(), clock, new_owner(ids), Workplaces(around), retry or RetryPolicy()
+                store=opened,
+                feed=Feed(),
+                clock=clock,
+                owner=new_owner(ids),
+                workplaces=Workplaces(around),
+                memory=Memory(),
+                retry=retry or RetryPolicy(),
             )
             failure: Exception | None = None
             async with anyio.create_task_group() as group:

@@ -19,6 +19,7 @@ from perdure.models.types import Lowering, Request
 from perdure.session.admission import admit
 from perdure.session.inbox import choose, wants_step
 from perdure.session.log import SessionLog
+from perdure.session.memory import Remembered
 from perdure.session.workplace import Target, Workplace, Workplaces
 
 _TRIES = 20
@@ -42,12 +43,14 @@ class Crossed(msgspec.Struct, frozen=True):
 class Boundary:
     """Crosses boundaries for one drain; keeps the lowering of the epoch between them."""
 
-    def __init__(self, log: SessionLog, workplaces: Workplaces, owner: str) -> None:
+    def __init__(
+        self, log: SessionLog, workplaces: Workplaces, owner: str, memory: Remembered
+    ) -> None:
         self._log = log
         self._workplaces = workplaces
         self._owner = owner
         self._workplace: tuple[str, Workplace] | None = None
-        self._lowering: tuple[tuple[int, str, RequestShape], Lowering] | None = None
+        self._memory = memory
 
     async def workplace(self) -> Workplace:
         """Return what holds at the session's present Location."""
@@ -89,7 +92,7 @@ class Boundary:
         events += await self._context(state, workplace, target)
         started, request, key, lowering = self._prepare(state.preview(events), target)
         await self._log.write_sampled([*events, started])
-        self._lowering = (key, lowering)
+        self._memory.lowering = (key, lowering)
         return Crossed(started, request, target, workplace, last)
 
     async def _context(
@@ -110,8 +113,9 @@ class Boundary:
     ) -> tuple[StepStarted, Request, tuple[int, str, RequestShape], Lowering]:
         frame, shape = ahead.frame(target.name), target.shape()
         key = (frame.epoch, target.name, shape)
-        if self._lowering is not None and self._lowering[0] == key:
-            lowering = self._lowering[1]
+        kept = self._memory.lowering
+        if kept is not None and kept[0] == key:
+            lowering = kept[1]
         else:
             lowering = target.protocol.lowering(frame, shape)
         request = lowering.request(ahead.items, previous=ahead.last_request)

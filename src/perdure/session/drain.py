@@ -11,6 +11,7 @@ from perdure.session.attempts import RetryPolicy
 from perdure.session.boundary import Boundary
 from perdure.session.feed import Feed
 from perdure.session.log import SessionLog
+from perdure.session.memory import Memory
 from perdure.session.recovery import recover
 from perdure.session.step import Step
 from perdure.session.workplace import Workplaces
@@ -27,7 +28,8 @@ class Equipment(msgspec.Struct, frozen=True):
     clock: Clock
     owner: str
     workplaces: Workplaces
-    retry: RetryPolicy = RetryPolicy()
+    memory: Memory
+    retry: RetryPolicy
 
 
 async def drain(equipment: Equipment, lease: Lease) -> None:
@@ -37,14 +39,16 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
     settled, pending prompts stay. Raises what keeps a boundary from being crossed
     (configuration, store); a step that fails is a settlement in the log and no exception.
     """
-    log = SessionLog(equipment.store, equipment.feed, equipment.clock, lease)
+    memory = equipment.memory.take(lease.session)
+    log = SessionLog(equipment.store, equipment.feed, equipment.clock, lease, memory.state)
     released = False
     try:
         await log.catch_up()
-        boundary = Boundary(log, equipment.workplaces, equipment.owner)
+        boundary = Boundary(log, equipment.workplaces, equipment.owner, memory)
         if log.state.step is not None:
             await recover(log, await boundary.workplace())
         released = await _steps(equipment, log, boundary)
+        equipment.memory.keep(memory)
     except LeaseLost:
         released = True
         raise

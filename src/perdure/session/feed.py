@@ -34,16 +34,16 @@ class Reader:
         self._news.set()
 
     def take(self) -> list[Record | LiveRecord]:
-        """Return what has come since the last call."""
+        """Return what has come since the last call; `wait` waits for what comes after it."""
+        self._news = anyio.Event()
         taken = list(self._records)
         self._records.clear()
         return taken
 
     async def wait(self, seconds: float) -> bool:
-        """Wait for news, at most so long; return whether records have come."""
+        """Wait for news since the last `take`, at most so long; return whether it is records."""
         with anyio.move_on_after(seconds):
             await self._news.wait()
-        self._news = anyio.Event()
         return bool(self._records)
 
 

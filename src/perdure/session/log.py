@@ -19,8 +19,10 @@ class SessionLog:
     LeaseLost is raised then.
     """
 
-    def __init__(self, store: Store, feed: Feed, clock: Clock, lease: Lease) -> None:
-        self.state = SessionState(lease.session)
+    def __init__(
+        self, store: Store, feed: Feed, clock: Clock, lease: Lease, state: SessionState
+    ) -> None:
+        self.state = state
         self._store = store
         self._feed = feed
         self._clock = clock

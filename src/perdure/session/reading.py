@@ -35,15 +35,16 @@ class EventReader:
         with self._feed.reader(self._session) as reader:
             handed = False
             while True:
+                taken = reader.take()
                 # Whether it is idle is asked before reading: what comes between is then still read.
                 idle = until_idle and not handed and await self._is_idle()
-                taken = reader.take()
                 for record in taken if handed else await self._logged(after):
                     if record.seq is not None and record.seq != after + 1:
                         continue
                     after = record.seq or after
                     yield record
-                if handed and _lags(taken, after):
+                busy = self._coordinator.is_busy(self._session)
+                if handed and (_lags(taken, after) or (until_idle and not busy)):
                     handed = False
                     continue
                 if idle:

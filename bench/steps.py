@@ -1,0 +1,79 @@
+"""What one step costs the runtime: CPU and bytes written, at 50 and at 500 steps of history.
+
+    python bench/steps.py [STEPS]
+
+The provider runs in a process of its own and answers at once, so the process time measured here
+is the runtime's: admission, boundary with every built-in source, request, stream, settlement. Bytes
+are what the process wrote to the store, counted by the kernel (`wchar` of /proc/self/io).
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import anyio
+
+from perdure import Runtime, Session
+
+AROUND = 25
+
+
+@contextmanager
+def answering() -> Generator[int]:
+    """Run the provider; yield its port."""
+    program = Path(__file__).with_name("_answering.py")
+    with subprocess.Popen(
+        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as provider:
+        if provider.stdin is None or provider.stdout is None:
+            raise RuntimeError("the provider has no pipes")
+        yield int(provider.stdout.readline())
+        provider.stdin.close()
+
+
+def written() -> int:
+    """Return the bytes that this process has passed to write calls."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["wchar"])
+
+
+async def one_step(session: Session, number: int) -> tuple[float, int]:
+    """Prompt and wait for the answer; return CPU milliseconds and bytes written."""
+    cpu, size = time.process_time(), written()
+    admission = await session.prompt(f"Question {number}: why does the build fail?")
+    async for _ in session.events(after=admission.seq, until_idle=True):
+        pass
+    return (time.process_time() - cpu) * 1000, written() - size
+
+
+async def main(steps: int) -> None:
+    """Measure and print."""
+    costs: list[tuple[float, int]] = []
+    with answering() as port, tempfile.TemporaryDirectory() as root:
+        config = {
+            "model": "bench/model",
+            "providers": {
+                "bench": {"protocol": "openai-chat", "base_url": f"http://127.0.0.1:{port}/v1"}
+            },
+        }
+        async with Runtime.open(Path(root) / "sessions.db", config=config) as runtime:
+            session = await runtime.create_session(directory=root)
+            for number in range(steps + AROUND):
+                costs.append(await one_step(session, number))
+    print(f"{'at step':>8} {'CPU ms':>8} {'bytes written':>14}   (medians of {2 * AROUND} steps)")
+    for at in (50, steps // 2, steps):
+        near = costs[at - AROUND : at + AROUND]
+        cpu = statistics.median(cost for cost, _ in near)
+        size = statistics.median(size for _, size in near)
+        print(f"{at:>8} {cpu:>8.2f} {size:>14.0f}")
+
+
+if __name__ == "__main__":
+    anyio.run(main, int(sys.argv[1]) if len(sys.argv) > 1 else 500)

@@ -1,0 +1,44 @@
+"""What this process remembers of sessions that it drained lately.
+
+The log is the truth and enough; remembering its fold, and what is already lowered, only saves
+reading it again. A state that is remembered is a prefix of the log, since logs only grow.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from perdure.history.events import RequestShape
+from perdure.history.state import SessionState
+from perdure.models.types import Lowering
+
+_SESSIONS = 8
+
+
+@dataclass
+class Remembered:
+    """One session: its state, and the lowering of its epoch with all that the lowering hangs on."""
+
+    state: SessionState
+    lowering: tuple[tuple[int, str, RequestShape], Lowering] | None = None
+
+
+class Memory:
+    """The few sessions drained last; older ones are forgotten."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, Remembered] = OrderedDict()
+
+    def take(self, session: str) -> Remembered:
+        """Return what is remembered and forget it here; an empty state where that is nothing.
+
+        A drain that fails does not give it back, and so leaves nothing half done behind.
+        """
+        return self._sessions.pop(session, None) or Remembered(SessionState(session))
+
+    def keep(self, remembered: Remembered) -> None:
+        """Remember a session as the one drained last."""
+        self._sessions[remembered.state.session] = remembered
+        while len(self._sessions) > _SESSIONS:
+            self._sessions.popitem(last=False)
