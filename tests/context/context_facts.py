@@ -7,25 +7,51 @@ from typing import Any
 
 from perdure.context import Source, SystemContext
 
-
-def fact(key: str, value: Any, kind: Any = str, **given: Any) -> Source[Any]:
-    """Return a source that holds a value; a callable is its loader."""
-    load: Callable[[], Any] = value if callable(value) else lambda: value
-    described: dict[str, Any] = {
-        "key": key,
-        "type": kind,
-        "load": load,
-        "baseline": lambda current: f"{key} is {current!r}.",  # pyright: ignore[reportUnknownLambdaType]
-        "update": lambda _, current: f"{key} is now {current!r}.",  # pyright: ignore[reportUnknownLambdaType]
-        "removed": lambda _: f"{key} no longer applies.",  # pyright: ignore[reportUnknownLambdaType]
-        "inline": not callable(value),
-    }
-    return Source[Any](**(described | given))
+Renderer = Callable[[Any], Any]
+UpdateRenderer = Callable[[Any, Any], Any]
 
 
-def lasting(key: str, value: Any, kind: Any = str, **given: Any) -> Source[Any]:
+def fact(
+    key: str,
+    value: Any,
+    kind: Any = str,
+    *,
+    baseline: Renderer | None = None,
+    update: UpdateRenderer | None = None,
+    removed: Renderer | None = None,
+    **options: Any,
+) -> Source[Any]:
+    """Return a source that holds a value and has removal text; a callable is its loader."""
+
+    def load() -> Any:
+        return value
+
+    return Source[Any](
+        key=key,
+        type=kind,
+        load=value if callable(value) else load,
+        baseline=baseline or (lambda current: f"{key} is {current!r}."),
+        update=update or (lambda _, current: f"{key} is now {current!r}."),
+        removed=removed or (lambda _: f"{key} no longer applies."),
+        **{"inline": not callable(value)} | options,
+    )
+
+
+def lasting(key: str, value: Any, kind: Any = str, **options: Any) -> Source[Any]:
     """Return a source without removal text."""
-    return fact(key, value, kind, removed=None, **given)
+    return without_removal(fact(key, value, kind, **options))
+
+
+def without_removal(source: Source[Any]) -> Source[Any]:
+    """Return the same source without removal text."""
+    return Source[Any](
+        key=source.key,
+        type=source.type,
+        load=source.load,
+        baseline=source.baseline,
+        update=source.update,
+        inline=source.inline,
+    )
 
 
 def context(*sources: Source[Any]) -> SystemContext:

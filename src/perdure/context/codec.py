@@ -44,7 +44,7 @@ def encode(codec: Codec, value: object) -> Found | Failed:
     found = attempt(_there_and_back, codec, value)
     if isinstance(found, Failed):
         name = type(value).__name__
-        return Failed(f"(a {name}) does not fit the source's type: the codec {found.reason}")
+        return Failed(f"(of class {name}) does not fit the source's type: the codec {found.reason}")
     return found
 
 
@@ -75,11 +75,8 @@ def codec_for(kind: Any) -> Codec:
 def _build(kind: Any) -> Codec:
     if not isinstance(kind, type) and hasattr(kind, "validate_json"):
         return _PydanticCodec(kind)
-    try:
-        description = inspect.type_info(kind)
-    except TypeError:
-        return _PydanticCodec(_adapter(kind))
-    return _MsgspecCodec(kind, {custom: _adapter(custom) for custom in _custom(description, set())})
+    codec = attempt(_MsgspecCodec, kind)
+    return _PydanticCodec(_adapter(kind)) if isinstance(codec, Failed) else codec
 
 
 # Sources are often declared anew for each boundary, and a codec takes longer to build than to use.
@@ -105,9 +102,10 @@ class _PydanticCodec:
 class _MsgspecCodec:
     """The codec of a type that msgspec knows, some nested classes perhaps being pydantic's."""
 
-    def __init__(self, kind: Any, adapters: dict[type, Any]) -> None:
+    def __init__(self, kind: Any) -> None:
         self._kind = kind
-        self._adapters = {custom: _PydanticCodec(adapter) for custom, adapter in adapters.items()}
+        custom = _custom(inspect.type_info(kind), set())
+        self._nested = {each: _PydanticCodec(_adapter(each)) for each in custom}
         self._encoder = msgspec.json.Encoder(enc_hook=self._dump_custom)
         self._decoder = msgspec.json.Decoder(kind, dec_hook=self._load_custom)
 
@@ -119,13 +117,13 @@ class _MsgspecCodec:
         return self._decoder.decode(text)
 
     def _dump_custom(self, value: Any) -> Any:
-        for custom, codec in self._adapters.items():
+        for custom, codec in self._nested.items():
             if isinstance(value, custom):
                 return msgspec.Raw(codec.dump(value))
         raise NotImplementedError
 
     def _load_custom(self, kind: type, data: Any) -> Any:
-        return self._adapters[kind].load(msgspec.json.encode(data))
+        return self._nested[kind].load(msgspec.json.encode(data))
 
 
 def _custom(node: object, seen: set[int]) -> Iterator[type]:

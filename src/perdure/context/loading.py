@@ -21,8 +21,15 @@ async def load_all(sources: Sequence[Source[Any]]) -> dict[str, Any]:
     Exception (KeyboardInterrupt, SystemExit) is raised after the other loaders were cancelled.
     Cancelling cancels the async loaders and gives up the calls that run in threads.
     """
-    loaded = {source.key: attempt(source.load) for source in sources if source.inline}
-    rest = [source for source in sources if not source.inline]
+    loaded: dict[str, Any] = {}
+    rest: list[Source[Any]] = []
+    for source in sources:
+        if source.inline:
+            loaded[source.key] = attempt(source.load)
+        elif is_hung(source.given_up):
+            loaded[source.key] = Failed("has not returned from an earlier call")
+        else:
+            rest.append(source)
     return loaded | await _load_together(rest) if rest else loaded
 
 
@@ -40,17 +47,12 @@ async def _load_together(sources: Sequence[Source[Any]]) -> dict[str, Any]:
             group.cancel_scope.cancel()
 
     async with anyio.create_task_group() as group:
-        calls: dict[Source[Any], Call] = {}
+        threaded = {each: Call(each.load, each.given_up) for each in sources if not each.is_async}
         for source in sources:
             if source.is_async:
                 group.start_soon(settle, source, source.load)
-            elif is_hung(source.given_up):
-                loaded[source.key] = Failed("has not returned from an earlier call")
-            else:
-                calls[source] = Call(source.load, source.given_up)
-        if calls:
-            await start(list(calls.values()))
-        for source, call in calls.items():
+        await start(list(threaded.values()))
+        for source, call in threaded.items():
             group.start_soon(settle, source, call.result)
     if fatal:
         raise fatal[0]

@@ -95,9 +95,11 @@ class Observation:
         texts: list[str] = []
         entries = dict(snapshot)
         for key, observed in self._observed.items():
+            if key in blocking:
+                continue
             entry = snapshot.get(key)
             told = observed.change(entry) if entry else observed.baseline
-            if told and key not in blocking:
+            if told:
                 texts.append(told.text)
                 entries[key] = told.entry
         for key in sorted(snapshot):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, final
 
@@ -103,12 +103,11 @@ class ObservedSource:
         return None if removed is None else Told(text, SourceSnapshot(found.data, removed))
 
     def _render(self, stage: Stage, renderer: Callable[..., str], *values: Any) -> str | None:
-        text = attempt(renderer, *values)
-        problem = text.reason if isinstance(text, Failed) else _problem(text)
-        if problem:
-            self._note(stage, f"the {stage} renderer {problem}")
+        text = attempt(_rendered, renderer, values)
+        if isinstance(text, Failed):
+            self._note(stage, f"the {stage} renderer {text.reason}")
             return None
-        return str(text).strip("\r\n")
+        return text
 
     def _encode(self, loaded: Any) -> Found | Unavailable | Absent:
         if isinstance(loaded, (Unavailable, Absent)):
@@ -129,18 +128,12 @@ class ObservedSource:
             _log.warning("context source %s counts as unavailable: %s", self.key, message)
 
 
-def _problem(text: object) -> str | None:
-    """Return why a rendering cannot be told, or None when it can."""
+def _rendered(renderer: Callable[..., object], values: Sequence[Any]) -> str | Failed:
+    """Render a text without the newlines around it, or say why it cannot be told."""
+    text = renderer(*values)
     if not isinstance(text, str):
-        return f"returned {type(text).__name__}, not text"
+        return Failed(f"returned {type(text).__name__}, not text")
     if not text.strip():
-        return "rendered nothing"
-    return None if _is_unicode(text) else "rendered text that is not valid Unicode"
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        return Failed("rendered nothing")
+    text.encode()  # a lone surrogate has no place in a request, and raises here
+    return text.strip("\r\n")

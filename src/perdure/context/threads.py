@@ -116,6 +116,8 @@ async def start(calls: Sequence[Call]) -> None:
     takes longer than `PATIENCE`, each call not made yet gets a thread of its own. Cancelling gives
     up the call that is running and makes no other.
     """
+    if not calls:
+        return
     lane = Lane(calls)
     lane.start()
     try:
