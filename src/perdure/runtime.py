@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from perdure.config.load import from_mapping
 from perdure.config.location import find_project
 from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
-from perdure.errors import PromptConflict, UnknownModel, UsageError
+from perdure.context.compare import same
+from perdure.errors import PerdureError, PromptConflict, StaleBoundary, UsageError
 from perdure.history import events as ev
 from perdure.history.items import Item
 from perdure.history.state import SessionState, fold
@@ -33,10 +34,13 @@ from perdure.session.replay import request_body
 from perdure.session.transcript import transcript
 from perdure.session.view import ContextView, view_context
 from perdure.session.workplace import Surroundings, Workplaces
-from perdure.store.contract import SessionRow, Store
+from perdure.sources import check_entry
+from perdure.store.contract import Guard, SessionRow, Store
 from perdure.store.sqlite import open_sqlite
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
+
+_TRIES = 20
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -257,13 +261,78 @@ class Session:
         Switching away and back with no step between changes nothing. Raises UnknownProvider and
         UnknownModel.
         """
-        state = await self.state()
-        workplace = await self._equipment.workplaces.at(state.directory)
-        if "/" not in model:
-            raise UnknownModel(f"{model!r} is not `provider/model`")
-        target = workplace.target(model)
-        if target.name != state.model:
-            await self._write(ev.ModelSwitched(target.name))
+        directory = (await self.state()).directory
+        name = (await self._equipment.workplaces.at(directory)).target(model).name
+
+        def switch(state: SessionState) -> ev.Event | None:
+            return None if name == state.model else ev.ModelSwitched(name)
+
+        await self._change(switch)
+
+    async def move(self, directory: str | Path) -> None:
+        """Work in another Location from the next step on; DirectoryNotFound where there is none.
+
+        Its instructions, tools and environment are found anew at the next boundary. A step that
+        runs still ends where it began.
+        """
+        location = find_project(directory)
+        await self._equipment.workplaces.at(location.directory)
+        directory, project = str(location.directory), str(location.project)
+
+        def move(state: SessionState) -> ev.Event | None:
+            return None if directory == state.directory else ev.SessionMoved(directory, project)
+
+        await self._change(move)
+
+    async def set_entry(self, name: str, value: Any) -> None:
+        """Set a session entry to a JSON value (null is a value); it is told at the next boundary.
+
+        Setting the value that it has changes nothing. Raises UsageError where name or value cannot
+        be an entry, or the value exceeds 8 KiB of JSON.
+        """
+        plain = check_entry(name, value)
+
+        def set_it(state: SessionState) -> ev.Event | None:
+            known = name in state.entries and same(state.entries[name], plain)
+            return None if known else ev.EntrySet(name, plain)
+
+        await self._change(set_it)
+
+    async def remove_entry(self, name: str) -> None:
+        """Remove a session entry; that it is gone is told at the next boundary."""
+
+        def remove(state: SessionState) -> ev.Event:
+            if name not in state.entries:
+                raise UsageError(f"session {self.id} has no entry {name!r}")
+            return ev.EntryRemoved(name)
+
+        await self._change(remove)
+
+    async def withdraw(self, prompt: str) -> None:
+        """Take a pending Prompt back; PromptConflict where it is not pending in this session."""
+
+        def withdraw(state: SessionState) -> ev.Event:
+            if prompt not in state.pending:
+                raise PromptConflict(f"session {self.id}: prompt {prompt} is not pending")
+            return ev.PromptWithdrawn(prompt)
+
+        await self._change(withdraw)
+
+    async def compact(self) -> bool:
+        """Put a summary in the place of the older history; return whether that was done.
+
+        It runs before the next step, or at once when the session is idle. Raises the failure where
+        a summary could not be made; the history is as it was then.
+        """
+        after = await self._store.version(self.id)
+        await self._write(ev.CompactionAsked())
+        self._coordinator.wake(self.id)
+        async for record in self.events(after=after, until_idle=True):
+            if isinstance(record.data, ev.CompactionFinished):
+                return True
+            if isinstance(record.data, ev.CompactionFailed):
+                raise PerdureError(record.data.failure.message)
+        return False
 
     async def context(self) -> ContextView:
         """Return what the model has been told, beside what holds now; observes, admits nothing."""
@@ -281,9 +350,23 @@ class Session:
         """Return the fold of the session's log as it is now."""
         return fold(self.id, await self._store.events(self.id))
 
-    async def _write(self, event: ev.Event) -> None:
-        records = await self._store.append(self.id, [event])
+    async def _write(self, event: ev.Event, guard: Guard | None = None) -> None:
+        records = await self._store.append(self.id, [event], guard=guard)
         self._equipment.feed.publish(self.id, records)
+
+    async def _change(self, decide: Callable[[SessionState], ev.Event | None]) -> None:
+        """Write what is decided from the state, if nothing has come between; else decide again."""
+        for _ in range(_TRIES):
+            state = await self.state()
+            event = decide(state)
+            if event is None:
+                return
+            try:
+                await self._write(event, Guard(exactly=state.last_seq))
+            except StaleBoundary:
+                continue
+            return
+        raise StaleBoundary(f"session {self.id}: it is being changed too fast; try again")
 
     async def _first_admission(self, prompt: str) -> Admission:
         row = await self._store.prompt(prompt)

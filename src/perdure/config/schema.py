@@ -17,6 +17,10 @@ Permission = Literal["allow", "ask", "deny"]
 """Whether a tool may run: always, after a question, never. Where nobody can answer, ask denies."""
 
 
+OnMove = Literal["epoch", "update"]
+"""What a move does to the System Context: a new Context Epoch, or a System Message."""
+
+
 class ModelConfig(msgspec.Struct, frozen=True):
     """One model behind one provider; None leaves a value to the catalog.
 
@@ -85,6 +89,7 @@ class Config(msgspec.Struct, frozen=True):
     model: str | None = None
     timezone: str | None = None
     step_limit: int = 100
+    on_move: OnMove = "epoch"
     providers: Mapping[str, ProviderConfig] = {}
     permissions: Mapping[str, Permission] = {}
     instructions: InstructionOptions = InstructionOptions()

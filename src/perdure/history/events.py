@@ -20,14 +20,25 @@ Delivery = Literal["steer", "queue"]
 CallOutcome = Literal["completed", "failed", "declined", "interrupted", "unknown", "not_run"]
 """The settlement of a tool call. `unknown`: started before a crash; it may have run."""
 
-StepOutcome = Literal["completed", "failed", "interrupted", "declined", "crashed"]
-"""The settlement of a Step."""
+StepOutcome = Literal["completed", "failed", "interrupted", "declined", "crashed", "overflowed"]
+"""The settlement of a Step. `overflowed`: too long for the model; done again after a compaction."""
+
+CompactionReason = Literal["automatic", "overflow", "asked"]
+"""Why a compaction began: the window is nearly full, the provider said so, or somebody asked."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     """Base of all durable events."""
 
     type: ClassVar[str] = ""
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error as it is stored: the class name in the error tree and its message."""
+
+    error: str
+    message: str
+    status: int | None = None
 
 
 class SessionCreated(Event, frozen=True):
@@ -80,10 +91,46 @@ class EntryRemoved(Event, frozen=True):
 
 
 class InstructionsDiscovered(Event, frozen=True):
-    """Nested instruction files came into view; `paths` are canonical."""
+    """Nested instruction files came into view of a session that works in `directory`.
+
+    `paths` are canonical. What a call of an earlier Location finds after a move does not count.
+    """
 
     type: ClassVar[str] = "instructions.discovered"
+    directory: str
     paths: tuple[str, ...]
+
+
+class CompactionAsked(Event, frozen=True):
+    """Somebody asked for a compaction; it runs before the next step, or at once when idle."""
+
+    type: ClassVar[str] = "compaction.asked"
+
+
+class CompactionStarted(Event, frozen=True):
+    """A summary of the history is being made."""
+
+    type: ClassVar[str] = "compaction.started"
+    reason: CompactionReason
+
+
+class CompactionFinished(Event, frozen=True):
+    """A summary takes the place of the items before `kept_from`, the seq of the first that stays.
+
+    `kept_from` is 0 where nothing stays. The Context Epoch ends at the next boundary.
+    """
+
+    type: ClassVar[str] = "compaction.finished"
+    summary: str
+    kept_from: int
+    usage: Usage = Usage()
+
+
+class CompactionFailed(Event, frozen=True):
+    """No summary came of it; the history is as it was."""
+
+    type: ClassVar[str] = "compaction.failed"
+    failure: Failure
 
 
 class PromptAdmitted(Event, frozen=True):
@@ -189,14 +236,6 @@ class StepStarted(Event, frozen=True):
     forms: tuple[Form, ...] = ()
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error as it is stored: the class name in the error tree and its message."""
-
-    error: str
-    message: str
-    status: int | None = None
-
-
 class AttemptFailed(Event, frozen=True):
     """One request on the wire failed. `partial` is what had come; it never reaches the model.
 
@@ -261,6 +300,10 @@ EVENTS: dict[str, type[Event]] = {
         EntrySet,
         EntryRemoved,
         InstructionsDiscovered,
+        CompactionAsked,
+        CompactionStarted,
+        CompactionFinished,
+        CompactionFailed,
         PromptAdmitted,
         PromptDeliveryChanged,
         PromptWithdrawn,

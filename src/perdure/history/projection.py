@@ -44,6 +44,7 @@ _CONTROL = (
     ev.SessionMoved,
     ev.EntrySet,
     ev.EntryRemoved,
+    ev.CompactionAsked,
     ev.PromptWithdrawn,
     ev.PromptDeliveryChanged,
 )

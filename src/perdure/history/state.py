@@ -15,16 +15,21 @@ import msgspec
 from perdure.context.snapshot import SourceSnapshot
 from perdure.errors import StoreDamaged
 from perdure.history import events as ev
-from perdure.history.content import Form, ToolCall, ToolDefinition
+from perdure.history.content import Form, ToolCall, ToolDefinition, Usage
 from perdure.history.items import (
     AssistantItem,
     Frame,
     Item,
     NoteItem,
     ResultItem,
+    SummaryItem,
     SystemItem,
     UserItem,
 )
+
+
+MOVED = "session moved"
+"""The reason of an epoch that a move made due."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -76,7 +81,9 @@ class SessionState:
 
     `items` is the projected history: what the next Step sees. `pending` is the inbox in order of
     admission. `due` lists why the epoch in force must end. `unread` says that input or results
-    stand in the history that no answer has followed and no failure has ended.
+    stand in the history that no answer has followed and no failure has ended. `usage` is that of
+    the last answer, None where the history it counted is no longer the one that is sent.
+    `rebuilt` is the seq at which items were last taken out of the projection.
     """
 
     def __init__(self, session: str) -> None:
@@ -102,6 +109,12 @@ class SessionState:
         self.outcome = ""
         self.unread = False
         self.last_request: tuple[int, str] | None = None
+        self.last_step: ev.StepStarted | None = None
+        self.usage: Usage | None = None
+        self.asked_to_compact = False
+        self.compacting = False
+        self.rebuilt = 0
+        self._forms: dict[tuple[str, int], Form] = {}
 
     def apply(self, record: ev.Record) -> None:
         """Fold one durable record; it must be the next one."""
@@ -121,6 +134,47 @@ class SessionState:
         for record in records:
             self.apply(record)
 
+    def items_for(self, model: str) -> list[Item]:
+        """Return the items with System Messages in the forms that the model's answers have bound.
+
+        Only where an epoch outlives a model switch do two models bind forms in it.
+        """
+        if not self._forms or self.last_step is None or self.last_step.model == model:
+            return self.items
+        return [self._formed(item, model) for item in self.items]
+
+    def _formed(self, item: Item, model: str) -> Item:
+        if not isinstance(item, SystemItem):
+            return item
+        return msgspec.structs.replace(item, form=self._forms.get((model, item.seq)))
+
+    def bind_forms(self, model: str, forms: Iterable[Form]) -> None:
+        """Fix the forms of the System Messages that no answer of the model had bound before."""
+        free = [
+            item.seq
+            for item in self.items
+            if isinstance(item, SystemItem) and (model, item.seq) not in self._forms
+        ]
+        for seq, form in zip(free, forms, strict=False):
+            self._forms[model, seq] = form
+        if free:
+            self.items[:] = [self._formed(item, model) for item in self.items]
+
+    def keep_items(self, items: list[Item]) -> None:
+        """Take items out of the projection; what was lowered of the old ones is of no use."""
+        self.items = items
+        self.rebuilt = self.last_seq
+
+    def begin_epoch(self, epoch: Epoch, snapshot: dict[str, SourceSnapshot]) -> None:
+        """Put a new epoch in force; what System Messages said before is part of its Baseline."""
+        self.epoch = epoch
+        self.snapshot = snapshot
+        self.due = ()
+        self.last_request = None
+        self.last_step = None
+        self._forms = {}
+        self.keep_items([item for item in self.items if not isinstance(item, SystemItem)])
+
     def preview(self, events: Iterable[ev.Event]) -> SessionState:
         """Return what the state would be after further events; this one stays as it is."""
         ahead = copy.copy(self)
@@ -128,6 +182,7 @@ class SessionState:
         ahead.pending = dict(self.pending)
         ahead.snapshot = dict(self.snapshot)
         ahead.entries = dict(self.entries)
+        ahead._forms = dict(self._forms)
         for event in events:
             ahead.apply(ev.Record(ahead.last_seq + 1, self.updated, event))
         return ahead
@@ -175,7 +230,7 @@ def _moved(state: SessionState, event: ev.SessionMoved) -> None:
     state.directory = event.directory
     state.project = event.project
     state.discovered = ()
-    state.due = (*state.due, "moved")
+    state.due = (*state.due, MOVED)
 
 
 def _entry_set(state: SessionState, event: ev.EntrySet) -> None:
@@ -187,8 +242,34 @@ def _entry_removed(state: SessionState, event: ev.EntryRemoved) -> None:
 
 
 def _discovered(state: SessionState, event: ev.InstructionsDiscovered) -> None:
-    new = (path for path in event.paths if path not in state.discovered)
-    state.discovered = (*state.discovered, *new)
+    if event.directory == state.directory:
+        new = (path for path in event.paths if path not in state.discovered)
+        state.discovered = (*state.discovered, *new)
+
+
+def _compaction_asked(state: SessionState, _event: ev.CompactionAsked) -> None:
+    state.asked_to_compact = True
+
+
+def _compaction_started(state: SessionState, _event: ev.CompactionStarted) -> None:
+    state.compacting = True
+    state.asked_to_compact = False
+
+
+def _compacted(state: SessionState, event: ev.CompactionFinished) -> None:
+    state.compacting = False
+    seqs = [item.seq for item in state.items]
+    cut = seqs.index(event.kept_from) if event.kept_from in seqs else len(seqs)
+    # System Messages stay until the new epoch folds them in: it may be blocked for long.
+    told = [item for item in state.items[:cut] if isinstance(item, SystemItem)]
+    summary = SummaryItem(state.last_seq, event.summary)
+    state.keep_items([summary, *told, *state.items[cut:]])
+    state.due = (*state.due, "history compacted")
+    state.usage = None
+
+
+def _compaction_failed(state: SessionState, _event: ev.CompactionFailed) -> None:
+    state.compacting = False
 
 
 def _admitted(state: SessionState, event: ev.PromptAdmitted) -> None:
@@ -214,7 +295,7 @@ def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
 
 
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
-    state.epoch = Epoch(
+    epoch = Epoch(
         number=event.epoch,
         seq=state.last_seq,
         model=event.model,
@@ -223,12 +304,7 @@ def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
         lowering=event.lowering,
         reasons=event.reasons,
     )
-    state.snapshot = dict(event.snapshot)
-    state.due = ()
-    state.last_request = None
-    # What earlier System Messages said is part of the new Baseline; a fresh list tells holders of
-    # the old one that it is no longer the history of this epoch.
-    state.items = [item for item in state.items if not isinstance(item, SystemItem)]
+    state.begin_epoch(epoch, dict(event.snapshot))
 
 
 def _told(state: SessionState, event: ev.SystemMessage) -> None:
@@ -249,13 +325,16 @@ def _step_started(state: SessionState, event: ev.StepStarted) -> None:
     state.steps = event.step
     state.steps_of_prompt += 1
     state.last_request = (event.blocks, event.digest)
+    state.last_step = event
 
 
 def _answered(state: SessionState, event: ev.AssistantMessage) -> None:
     step = state.step
     if step is None:
         raise StoreDamaged(f"session {state.session}: an answer without a step")
-    _bind_forms(state.items, step.started.forms)
+    if step.started.forms:
+        state.bind_forms(step.started.model, step.started.forms)
+    state.usage = event.usage
     calls = [part for part in event.parts if isinstance(part, ToolCall)]
     step.calls = {call.id: Call(call) for call in calls}
     step.answered = True
@@ -264,17 +343,6 @@ def _answered(state: SessionState, event: ev.AssistantMessage) -> None:
     )
     state.items.append(item)
     state.unread = False
-
-
-def _bind_forms(items: list[Item], forms: tuple[Form, ...]) -> None:
-    """Fix the forms of the System Messages behind the last answer, from the end backwards."""
-    left = list(forms)
-    for index in range(len(items) - 1, -1, -1):
-        item = items[index]
-        if not left or isinstance(item, AssistantItem):
-            return
-        if isinstance(item, SystemItem):
-            items[index] = msgspec.structs.replace(item, form=left.pop())
 
 
 def _tool_started(state: SessionState, event: ev.ToolStarted) -> None:
@@ -311,6 +379,10 @@ _FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {
     ev.EntrySet: _entry_set,
     ev.EntryRemoved: _entry_removed,
     ev.InstructionsDiscovered: _discovered,
+    ev.CompactionAsked: _compaction_asked,
+    ev.CompactionStarted: _compaction_started,
+    ev.CompactionFinished: _compacted,
+    ev.CompactionFailed: _compaction_failed,
     ev.PromptAdmitted: _admitted,
     ev.PromptDeliveryChanged: _redelivered,
     ev.PromptWithdrawn: _withdrawn,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from perdure.config.schema import OnMove
 from perdure.context import (
     Generation,
     Observation,
@@ -15,18 +16,22 @@ from perdure.context import (
 )
 from perdure.history.content import ToolDefinition
 from perdure.history.events import EpochStarted, Event, SystemMessage
-from perdure.history.state import SessionState
+from perdure.history.state import MOVED, SessionState
 
 
 def replacement_due(
-    state: SessionState, model: str, tools: Sequence[ToolDefinition]
+    state: SessionState, model: str, tools: Sequence[ToolDefinition], *, on_move: OnMove = "epoch"
 ) -> tuple[str, ...]:
-    """Return every reason for which the epoch in force must end; derived from the log alone."""
+    """Return every reason for which the epoch in force must end; derived from the log alone.
+
+    With `on_move` "update", a move alone ends no epoch: what it changes is told like any change.
+    """
     epoch = state.epoch
     if epoch is None:
         return ("session started",)
-    reasons = list(state.due)
-    if epoch.model != model:
+    reasons = [reason for reason in state.due if on_move == "epoch" or reason != MOVED]
+    # The last step's model counts too: an epoch whose replacement was blocked has had several.
+    if epoch.model != model or (state.last_step and state.last_step.model != model):
         reasons.append("model switched")
     if epoch.tools != tuple(tools):
         reasons.append("tools changed")
@@ -40,6 +45,7 @@ def admit(
     model: str,
     tools: Sequence[ToolDefinition],
     lowering: int,
+    on_move: OnMove = "epoch",
 ) -> list[Event]:
     """Return the one event that brings the model up to date, or none.
 
@@ -55,7 +61,7 @@ def admit(
             )
         ]
 
-    reasons = replacement_due(state, model, tools)
+    reasons = replacement_due(state, model, tools, on_move=on_move)
     if state.epoch is None:
         return start(observation.initialize(), reasons)
     decided = (

@@ -11,15 +11,14 @@ from perdure.history.events import (
     Event,
     Note,
     PromptPromoted,
-    RequestShape,
     StepStarted,
 )
 from perdure.history.state import SessionState
-from perdure.models.types import Lowering, Request
+from perdure.models.types import Request
 from perdure.session.admission import admit
 from perdure.session.inbox import choose, wants_step
 from perdure.session.log import SessionLog
-from perdure.session.memory import Remembered
+from perdure.session.requests import Requests
 from perdure.session.workplace import Target, Workplace, Workplaces
 
 _TRIES = 20
@@ -44,13 +43,13 @@ class Boundary:
     """Crosses boundaries for one drain; keeps the lowering of the epoch between them."""
 
     def __init__(
-        self, log: SessionLog, workplaces: Workplaces, owner: str, memory: Remembered
+        self, log: SessionLog, workplaces: Workplaces, owner: str, requests: Requests
     ) -> None:
         self._log = log
         self._workplaces = workplaces
         self._owner = owner
         self._workplace: tuple[str, Workplace] | None = None
-        self._memory = memory
+        self._requests = requests
 
     async def workplace(self) -> Workplace:
         """Return what holds at the session's present Location."""
@@ -90,9 +89,9 @@ class Boundary:
         if last:
             events.append(Note(LAST_STEP))
         events += await self._context(state, workplace, target)
-        started, request, key, lowering = self._prepare(state.preview(events), target)
+        started, request = self._requests.prepare(state.preview(events), target)
         await self._log.write_sampled([*events, started])
-        self._memory.lowering = (key, lowering)
+        self._requests.keep()
         return Crossed(started, request, target, workplace, last)
 
     async def _context(
@@ -106,28 +105,5 @@ class Boundary:
             model=target.name,
             tools=workplace.tools.definitions(),
             lowering=target.protocol.version,
+            on_move=workplace.config.on_move,
         )
-
-    def _prepare(
-        self, ahead: SessionState, target: Target
-    ) -> tuple[StepStarted, Request, tuple[int, str, RequestShape], Lowering]:
-        frame, shape = ahead.frame(target.name), target.shape()
-        key = (frame.epoch, target.name, shape)
-        kept = self._memory.lowering
-        if kept is not None and kept[0] == key:
-            lowering = kept[1]
-        else:
-            lowering = target.protocol.lowering(frame, shape)
-        request = lowering.request(ahead.items, previous=ahead.last_request)
-        started = StepStarted(
-            step=ahead.steps + 1,
-            epoch=frame.epoch,
-            model=target.name,
-            request=shape,
-            blocks=request.blocks,
-            digest=request.digest,
-            prefix=request.prefix,
-            cause=request.cause,
-            forms=request.forms,
-        )
-        return started, request, key, lowering

@@ -10,7 +10,7 @@ import anyio
 
 from perdure.errors import PerdureError
 from perdure.history.content import ToolCall
-from perdure.history.events import ToolProgress, ToolSettled, ToolStarted
+from perdure.history.events import InstructionsDiscovered, ToolProgress, ToolSettled, ToolStarted
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.base import ToolContext
@@ -45,7 +45,14 @@ class Calls:
 
     async def _run_one(self, call: ToolCall) -> None:
         settled = await self._settle(call)
-        await self._log.write(settlement(self._step, call, settled))
+        event = settlement(self._step, call, settled)
+        state = self._log.state
+        found = await self._workplace.nested(state.discovered, settled.paths)
+        if new := tuple(path for path in found if path not in state.discovered):
+            directory = str(self._workplace.location.directory)
+            await self._log.write(event, InstructionsDiscovered(directory, new))
+        else:
+            await self._log.write(event)
 
     async def _settle(self, call: ToolCall) -> Settled:
         prepared = prepare(call, self._workplace.tools)

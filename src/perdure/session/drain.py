@@ -7,12 +7,15 @@ import msgspec
 
 from perdure.clock import Clock
 from perdure.errors import LeaseLost
-from perdure.session.attempts import RetryPolicy
+from perdure.session.attempts import Attempts, RetryPolicy
 from perdure.session.boundary import Boundary
+from perdure.session.compaction import Compactor
 from perdure.session.feed import Feed
+from perdure.session.inbox import choose
 from perdure.session.log import SessionLog
 from perdure.session.memory import Memory
 from perdure.session.recovery import recover
+from perdure.session.requests import Requests
 from perdure.session.step import Step
 from perdure.session.workplace import Workplaces
 from perdure.store.contract import Lease, Store
@@ -39,16 +42,13 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
     settled, pending prompts stay. Raises what keeps a boundary from being crossed
     (configuration, store); a step that fails is a settlement in the log and no exception.
     """
-    memory = equipment.memory.take(lease.session)
-    log = SessionLog(equipment.store, equipment.feed, equipment.clock, lease, memory.state)
+    remembered = equipment.memory.take(lease.session)
+    log = SessionLog(equipment.store, equipment.feed, equipment.clock, lease, remembered.state)
     released = False
     try:
         await log.catch_up()
-        boundary = Boundary(log, equipment.workplaces, equipment.owner, memory)
-        if log.state.step is not None:
-            await recover(log, await boundary.workplace())
-        released = await _steps(equipment, log, boundary)
-        equipment.memory.keep(memory)
+        released = await _Work(equipment, log, Requests(remembered)).run()
+        equipment.memory.keep(remembered)
     except LeaseLost:
         released = True
         raise
@@ -58,23 +58,56 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
                 await equipment.store.release(lease)
 
 
-async def _steps(equipment: Equipment, log: SessionLog, boundary: Boundary) -> bool:
-    """Do step after step; return whether the lease was given up with the last write."""
-    while True:
-        crossed = await boundary.cross()
-        if crossed is None:
-            if await log.write_last():
-                return True
-            continue
-        step = Step(log, crossed, equipment.owner, equipment.clock, equipment.retry)
+class _Work:
+    """The steps of one drain."""
+
+    def __init__(self, equipment: Equipment, log: SessionLog, requests: Requests) -> None:
+        self._equipment = equipment
+        self._log = log
+        self._boundary = Boundary(log, equipment.workplaces, equipment.owner, requests)
+        self._compactor = Compactor(log, requests)
+        self._step: Step | None = None
+
+    async def run(self) -> bool:
+        """Do step after step; return whether the lease was given up with the last write."""
         try:
-            released = await step.run()
+            await self._recover()
+            while True:
+                released = await self._next()
+                if released is not None:
+                    return released
         except anyio.get_cancelled_exc_class():
             with anyio.move_on_after(_SETTLING, shield=True):
-                await log.catch_up()
-                await step.interrupt()
+                await self._settle()
             raise
-        if released:
+
+    async def _next(self) -> bool | None:
+        """Do one step; return whether the lease was given up if that ends the drain, else None."""
+        await self._compact()
+        crossed = await self._boundary.cross()
+        if crossed is None:
+            return await self._log.write_last() or None
+        equipment, log = self._equipment, self._log
+        attempts = Attempts(log, equipment.clock, equipment.retry, crossed)
+        self._step = Step(log, crossed, attempts, self._compactor, equipment.owner)
+        if await self._step.run():
             return True
-        if log.state.outcome in {"failed", "declined"}:
-            return False
+        return False if log.state.outcome in {"failed", "declined"} else None
+
+    async def _compact(self) -> None:
+        await self._log.catch_up()
+        state = self._log.state
+        if state.asked_to_compact or state.last_step is not None:
+            waiting = choose(state, self._equipment.owner)
+            await self._compactor.when_due(await self._boundary.workplace(), waiting)
+
+    async def _recover(self) -> None:
+        await self._compactor.settle()
+        if self._log.state.step is not None:
+            await recover(self._log, await self._boundary.workplace())
+
+    async def _settle(self) -> None:
+        await self._log.catch_up()
+        await self._compactor.settle()
+        if self._step is not None:
+            await self._step.interrupt()

@@ -13,6 +13,8 @@ def choose(state: SessionState, owner: str) -> list[Pending]:
     when the session would otherwise be idle. A prompt that another living process holds, in order
     to drain it under its own permissions, is left to that process.
     """
+    if state.unread and state.outcome == "overflowed":
+        return []  # the step that was too long is done once more, with nothing new
     steering = [prompt for prompt in state.pending.values() if prompt.delivery == "steer"]
     if steering or state.unread:
         return steering
@@ -30,7 +32,7 @@ def waiting(state: SessionState, owner: str) -> list[Pending]:
 
 def has_work(state: SessionState, owner: str, step_limit: int) -> bool:
     """Say whether a drain of that owner would have a step to do."""
-    return bool(choose(state, owner)) or wants_step(state, step_limit)
+    return bool(choose(state, owner)) or wants_step(state, step_limit) or state.asked_to_compact
 
 
 def wants_step(state: SessionState, step_limit: int) -> bool:

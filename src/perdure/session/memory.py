@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
+import msgspec
+
 from perdure.history.events import RequestShape
 from perdure.history.state import SessionState
 from perdure.models.types import Lowering
@@ -16,12 +18,21 @@ from perdure.models.types import Lowering
 _SESSIONS = 8
 
 
+class LoweringKey(msgspec.Struct, frozen=True):
+    """All that a kept lowering hangs on; `rebuilt` says which items it has seen."""
+
+    epoch: int
+    model: str
+    shape: RequestShape
+    rebuilt: int
+
+
 @dataclass
 class Remembered:
     """One session: its state, and the lowering of its epoch with all that the lowering hangs on."""
 
     state: SessionState
-    lowering: tuple[tuple[int, str, RequestShape], Lowering] | None = None
+    lowering: tuple[LoweringKey, Lowering] | None = None
 
 
 class Memory:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from perdure.clock import Clock
-from perdure.errors import ProviderError
+from perdure.errors import ContextOverflow, ProviderError
 from perdure.history.content import ToolCall
 from perdure.history.events import AssistantMessage, StepFinished, StepOutcome
 from perdure.models.types import Answer
-from perdure.session.attempts import Attempts, RetryPolicy, failure_of
+from perdure.session.attempts import Attempts, failure_of
 from perdure.session.boundary import Crossed
 from perdure.session.calls import STEP_LIMIT, Calls, settlement
+from perdure.session.compaction import Compactor, never_fits
 from perdure.session.inbox import waiting
 from perdure.session.log import SessionLog
 from perdure.tools.settle import INTERRUPTED, NOT_RUN
@@ -19,13 +19,19 @@ class Step:
     """Runs one step to its one settlement."""
 
     def __init__(
-        self, log: SessionLog, crossed: Crossed, owner: str, clock: Clock, policy: RetryPolicy
+        self,
+        log: SessionLog,
+        crossed: Crossed,
+        attempts: Attempts,
+        compactor: Compactor,
+        owner: str,
     ) -> None:
         self._log = log
         self._crossed = crossed
         self._owner = owner
         self._number = crossed.started.step
-        self._attempts = Attempts(log, clock, policy, crossed)
+        self._attempts = attempts
+        self._compactor = compactor
 
     async def run(self) -> bool:
         """Run the step; return whether the lease was given up with the settlement.
@@ -35,9 +41,10 @@ class Step:
         """
         try:
             answer = await self._attempts.answer()
+        except ContextOverflow as error:
+            return await self._overflow(error)
         except ProviderError as error:
-            failed = StepFinished(self._number, "failed", failure_of(error))
-            return await self._log.write_last(self._attempts.failed(error), failed)
+            return await self._log.write_last(self._attempts.failed(error), self._failed(error))
         calls = [part for part in answer.parts if isinstance(part, ToolCall)]
         if calls:
             await self._run_calls(answer, calls)
@@ -58,6 +65,20 @@ class Step:
             await self._log.write(self._attempts.interrupted(), *events)
         else:
             await self._log.write(*events)
+
+    async def _overflow(self, error: ContextOverflow) -> bool:
+        """Compact and leave the step to be done once more; fail where that was done already."""
+        state, target = self._log.state, self._crossed.target
+        again = state.outcome == "overflowed"
+        await self._log.write(self._attempts.failed(error))
+        if not again and await self._compactor.run(self._crossed.workplace, "overflow"):
+            failure = failure_of(error)
+            await self._log.write(StepFinished(self._number, "overflowed", failure))
+            return False
+        return await self._log.write_last(self._failed(never_fits(state, target) or error))
+
+    def _failed(self, error: ProviderError) -> StepFinished:
+        return StepFinished(self._number, "failed", failure_of(error))
 
     async def _run_calls(self, answer: Answer, calls: list[ToolCall]) -> None:
         await self._log.write(self._message(answer))

@@ -81,9 +81,15 @@ async def view_context(
     state = fold(session, records)
     observation = await (await workplace.facts(state)).observe()
     tools = workplace.tools.definitions()
-    reasons = replacement_due(state, target.name, tools)
+    on_move = workplace.config.on_move
+    reasons = replacement_due(state, target.name, tools, on_move=on_move)
     admitted = admit(
-        state, observation, model=target.name, tools=tools, lowering=target.protocol.version
+        state,
+        observation,
+        model=target.name,
+        tools=tools,
+        lowering=target.protocol.version,
+        on_move=on_move,
     )
     event = admitted[0] if admitted else None
     blocked = _blocked(state, observation, reasons)

@@ -123,6 +123,19 @@ class Workplace:
             *self._around.sources,
         )
 
+    async def nested(self, discovered: tuple[str, ...], paths: Sequence[Path]) -> tuple[str, ...]:
+        """Return the instruction files on the way to paths that a tool touched, but for those that
+        are told anyway."""
+        if not paths:
+            return ()
+        service = self._instruction_files(discovered)
+
+        def look() -> tuple[str, ...]:
+            found = [str(path) for target in paths for path in service.nested(target)]
+            return tuple(dict.fromkeys(found))
+
+        return await anyio.to_thread.run_sync(look)
+
     def _instruction_files(self, discovered: tuple[str, ...]) -> InstructionService:
         # One service as long as it can be: it remembers which files hang and does not open them
         # a second time.

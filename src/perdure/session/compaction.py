@@ -1,0 +1,215 @@
+"""Compaction: a summary takes the place of the older history, and a new epoch begins.
+
+The summary request is no step. It observes and promotes nothing, begins with the exact prefix of
+the last step, and adds one message. Whatever goes wrong, the history stays as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from perdure.errors import ContextOverflow, EmptyAnswer, PerdureError, UsageError
+from perdure.history.content import Text
+from perdure.history.events import (
+    CompactionFailed,
+    CompactionFinished,
+    CompactionReason,
+    CompactionStarted,
+    Failure,
+    StepStarted,
+)
+from perdure.history.items import AssistantItem, Item, NoteItem, ResultItem, UserItem
+from perdure.history.state import Pending, SessionState
+from perdure.models.types import Answer
+from perdure.session.attempts import failure_of
+from perdure.session.log import SessionLog
+from perdure.session.requests import Requests
+from perdure.session.workplace import Target, Workplace
+
+SUMMARIZE = (
+    "The conversation is about to be shortened. Write a summary of everything so far, for yourself:"
+    " what the user wants, what was decided and why, what was done and found, the state of files"
+    " and commands with their exact names, and what is left to do. Write only the summary, and call"
+    " no tools."
+)
+
+_BYTES_PER_TOKEN = 4
+_LONGEST_TAIL = 20_000
+_MARGIN = 20
+
+
+def tokens_of(items: Sequence[Item]) -> int:
+    """Return about how many tokens items take, counted as four bytes each."""
+    return len(msgspec.json.encode(items)) // _BYTES_PER_TOKEN
+
+
+def estimate(state: SessionState, waiting: Sequence[str] = ()) -> int:
+    """Return about how many tokens the next request has, with the texts that wait.
+
+    It is what the provider counted last plus what is new since; where it has not counted the
+    history as it is now, everything is estimated.
+    """
+    new = sum(len(text.encode()) for text in waiting) // _BYTES_PER_TOKEN
+    usage = state.usage
+    if usage is not None and usage.input:
+        return usage.input + usage.output + tokens_of(_since_answer(state.items)) + new
+    return fixed_tokens(state) + tokens_of(state.items) + new
+
+
+def fixed_tokens(state: SessionState) -> int:
+    """Return about how many tokens every request of the epoch has before its history."""
+    epoch = state.epoch
+    if epoch is None:
+        return 0
+    return len(epoch.baseline.encode() + msgspec.json.encode(epoch.tools)) // _BYTES_PER_TOKEN
+
+
+def is_nearly_full(state: SessionState, target: Target, waiting: Sequence[str]) -> bool:
+    """Say whether the next request would leave no room for an answer."""
+    window = target.profile.context_window
+    room = window - target.profile.max_output - window // _MARGIN
+    return estimate(state, waiting) > max(room, window // 2)
+
+
+def never_fits(state: SessionState, target: Target) -> ContextOverflow | None:
+    """Return the error of a session whose Baseline and tools alone exceed the window."""
+    fixed = fixed_tokens(state)
+    if fixed <= target.profile.context_window:
+        return None
+    return ContextOverflow(
+        f"session {state.session}: its instructions and tools alone take about {fixed} tokens, "
+        f"more than the window of {target.name} ({target.profile.context_window}); shorten the "
+        "instruction files or choose a model with a larger window",
+        provider=target.profile.provider,
+        model=target.profile.model,
+    )
+
+
+def tail_start(items: Sequence[Item], window: int) -> int:
+    """Return the index of the first item that stays beside the summary.
+
+    The tail is at most 20,000 tokens or a tenth of the window. It always holds what no answer has
+    followed yet, and never begins between a call and its result.
+    """
+    left = min(_LONGEST_TAIL, window // 10)
+    unanswered = _since_answer(items)
+    start = len(items) - len(unanswered)
+    if any(isinstance(item, ResultItem) for item in unanswered):
+        start -= 1
+    left -= tokens_of(items[start:])
+    for at in range(start - 1, -1, -1):
+        left -= tokens_of(items[at : at + 1])
+        if left < 0:
+            break
+        if isinstance(items[at], UserItem):
+            start = at
+    return start
+
+
+def _cut(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
+    """Return the index of the first item that stays; without a tail where there is no other way.
+
+    A provider that says the request is too long knows its window better than we do, and who asks
+    for a compaction wants one.
+    """
+    if reason == "overflow":
+        return tail_start(items, 0)
+    return tail_start(items, window) or tail_start(items, 0)
+
+
+class Compactor:
+    """Compacts the session of one drain."""
+
+    def __init__(self, log: SessionLog, requests: Requests) -> None:
+        self._log = log
+        self._requests = requests
+
+    async def when_due(self, workplace: Workplace, waiting: Sequence[Pending]) -> None:
+        """Compact if somebody asked, or if the next step would leave no room for its answer."""
+        state = self._log.state
+        if state.asked_to_compact:
+            await self.run(workplace, "asked")
+        elif state.last_step is not None and (waiting or state.unread):
+            target = workplace.target(state.model)
+            full = is_nearly_full(state, target, [prompt.text for prompt in waiting])
+            if full and _is_worthwhile(state.items, target.profile.context_window):
+                await self.run(workplace, "automatic")
+
+    async def run(self, workplace: Workplace, reason: CompactionReason) -> bool:
+        """Make a summary; return whether the history was shortened.
+
+        A failure is written to the log and is no exception. Cancelling settles the compaction.
+        """
+        state, last = self._log.state, self._log.state.last_step
+        await self._log.write(CompactionStarted(reason))
+        try:
+            event = await self._finish(workplace, state, last, reason)
+        except PerdureError as error:
+            await self._log.write(CompactionFailed(failure_of(error)))
+            return False
+        await self._log.write(event)
+        return True
+
+    async def settle(self) -> None:
+        """Write the settlement of a compaction that was interrupted or crashed."""
+        if self._log.state.compacting:
+            failure = Failure("Interrupted", "the compaction was interrupted; nothing was changed")
+            await self._log.write(CompactionFailed(failure))
+
+    async def _finish(
+        self,
+        workplace: Workplace,
+        state: SessionState,
+        last: StepStarted | None,
+        reason: CompactionReason,
+    ) -> CompactionFinished:
+        if last is None:
+            raise UsageError(f"session {state.session} has nothing to compact yet")
+        target = workplace.target(last.model)
+        cut = _cut(state.items, target.profile.context_window, reason)
+        if cut == 0:
+            raise UsageError(f"session {state.session} has nothing to compact yet")
+        # A request that was too long as it was must be summed up without its end.
+        shown = cut if reason == "overflow" else len(state.items)
+        body = self._requests.side_request(
+            state, last, target.protocol, [NoteItem(0, SUMMARIZE)], shown
+        )
+        answer = await _answer(target, body)
+        kept = state.items[cut].seq if cut < len(state.items) else 0
+        return CompactionFinished(_summary(state, answer), kept, answer.usage)
+
+
+def _is_worthwhile(items: Sequence[Item], window: int) -> bool:
+    """Say whether a summary would cover more than the summary before it."""
+    covered = items[: tail_start(items, window)]
+    return any(isinstance(item, UserItem | AssistantItem) for item in covered)
+
+
+def _since_answer(items: Sequence[Item]) -> Sequence[Item]:
+    for at in range(len(items) - 1, -1, -1):
+        if isinstance(items[at], AssistantItem):
+            return items[at + 1 :]
+    return items
+
+
+async def _answer(target: Target, body: bytes) -> Answer:
+    answer: Answer | None = None
+    stream = target.protocol.stream(target.endpoint, target.profile.model, body)
+    async with aclosing(stream) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Answer):
+                answer = piece
+    if answer is None:
+        raise EmptyAnswer(f"{target.name} gave no summary")
+    return answer
+
+
+def _summary(state: SessionState, answer: Answer) -> str:
+    text = "".join(part.text for part in answer.parts if isinstance(part, Text)).strip()
+    if not text or answer.stop == "length":
+        what = "was cut off" if text else "is empty"
+        raise EmptyAnswer(f"session {state.session}: the summary {what}; nothing was changed")
+    return text

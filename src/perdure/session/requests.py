@@ -1,0 +1,73 @@
+"""Requests from the history: one lowering for an epoch and a model, kept between steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from perdure.history.events import RequestShape, StepStarted
+from perdure.history.items import Item
+from perdure.history.state import SessionState
+from perdure.models.types import Lowering, Request, WireProtocol
+from perdure.session.memory import LoweringKey, Remembered
+from perdure.session.workplace import Target
+
+
+class Requests:
+    """Makes the requests of one drain.
+
+    What a boundary prepares is kept only when `keep` is called: a boundary that was refused may
+    have prepared an epoch that never came to be.
+    """
+
+    def __init__(self, memory: Remembered) -> None:
+        self._memory = memory
+        self._prepared: tuple[LoweringKey, Lowering] | None = None
+
+    def prepare(self, ahead: SessionState, target: Target) -> tuple[StepStarted, Request]:
+        """Return the next step and its request, for the state as it will be at its start."""
+        shape = target.shape()
+        lowering = self._lowering(ahead, target.name, shape, target.protocol)
+        items = ahead.items_for(target.name)
+        request = lowering.request(items, previous=ahead.last_request)
+        started = StepStarted(
+            step=ahead.steps + 1,
+            epoch=ahead.frame(target.name).epoch,
+            model=target.name,
+            request=shape,
+            blocks=request.blocks,
+            digest=request.digest,
+            prefix=request.prefix,
+            cause=request.cause,
+            forms=request.forms,
+        )
+        return started, request
+
+    def keep(self) -> None:
+        """Keep the lowering of the request prepared last."""
+        self._memory.lowering = self._prepared or self._memory.lowering
+
+    def side_request(
+        self,
+        state: SessionState,
+        last: StepStarted,
+        protocol: WireProtocol,
+        extra: Iterable[Item],
+        items: int,
+    ) -> bytes:
+        """Return a body that begins like the last step's: its first `items`, then `extra`."""
+        lowering = self._lowering(state, last.model, last.request, protocol)
+        kept = state.items_for(last.model)
+        if items < len(kept):
+            # A shorter history is no continuation of what the kept lowering has settled.
+            lowering = protocol.lowering(state.frame(last.model), last.request)
+        return lowering.request(kept[:items], extra).body
+
+    def _lowering(
+        self, state: SessionState, model: str, shape: RequestShape, protocol: WireProtocol
+    ) -> Lowering:
+        frame = state.frame(model)
+        key = LoweringKey(frame.epoch, model, shape, state.rebuilt)
+        kept = self._memory.lowering
+        lowering = kept[1] if kept and kept[0] == key else protocol.lowering(frame, shape)
+        self._prepared = (key, lowering)
+        return lowering
