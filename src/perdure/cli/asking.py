@@ -1,0 +1,100 @@
+"""Permission questions on a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+import termios
+
+import anyio
+
+from perdure.cli.output import visible
+from perdure.cli.terminal import Terminal
+from perdure.history.content import ToolCall
+from perdure.history.events import AssistantMessage
+from perdure.session.reading import AnyRecord
+from perdure.tools.permissions import PermissionAnswer, PermissionRequest
+
+_LINES = 40
+"""Lines of a file's new text that are shown with a question; commands are always shown whole."""
+
+_LONG = 200
+_PATIENCE = 1.0
+"""Seconds that a question waits for what the model said before it to be shown."""
+
+
+def can_ask() -> bool:
+    """Say whether somebody sits at standard input and sees standard error."""
+    streams = (sys.stdin, sys.stderr)
+    return all(stream is not None and stream.isatty() for stream in streams)
+
+
+class Asker:
+    """Asks whether a call may run: yes, no, or a reason for the model. One question at a time."""
+
+    def __init__(self, terminal: Terminal, turn: anyio.Lock) -> None:
+        self._terminal = terminal
+        self._turn = turn
+        self._shown: frozenset[str] = frozenset()
+        self._news = anyio.Event()
+
+    def saw(self, record: AnyRecord) -> None:
+        """Take notice that a record is on the screen."""
+        if isinstance(record.data, AssistantMessage):
+            calls = (part for part in record.data.parts if isinstance(part, ToolCall))
+            self._shown = frozenset(call.id for call in calls)
+            self._news.set()
+
+    async def __call__(self, request: PermissionRequest) -> PermissionAnswer:
+        """Put the question and wait for the answer; cancelling it leaves it unanswered."""
+        with anyio.move_on_after(_PATIENCE):
+            while request.call not in self._shown:
+                self._news = anyio.Event()
+                await self._news.wait()
+        async with self._turn:
+            text = f"Allow {request.summary}? [y/N or a reason]"
+            with self._terminal.question(_details(request), text):
+                return _answer(await _read_line())
+
+
+async def allow_all(request: PermissionRequest) -> PermissionAnswer:  # noqa: ARG001 - whatever it is
+    """Allow every call."""
+    return PermissionAnswer(allowed=True)
+
+
+async def _read_line() -> str:
+    """Return the next line from the terminal; empty when it was closed."""
+    descriptor = sys.stdin.fileno()
+    # What was typed before the question was on the screen is no answer to it.
+    termios.tcflush(descriptor, termios.TCIFLUSH)
+    await anyio.wait_readable(descriptor)
+    return os.read(descriptor, 4096).decode("utf-8", "replace")
+
+
+def _answer(line: str) -> PermissionAnswer:
+    word = line.strip()
+    if word.lower() in {"y", "yes"}:
+        return PermissionAnswer(allowed=True)
+    return PermissionAnswer(allowed=False, reason="" if word.lower() in {"n", "no"} else word)
+
+
+def _details(request: PermissionRequest) -> list[str]:
+    """Return what the one line of the question leaves out."""
+    match request.tool, request.arguments:
+        case "shell", {"command": str(command)}:
+            return _lines(command) if "\n" in command or len(command) > _LONG else []
+        case "write", {"content": str(content)}:
+            return _some(_lines(content, "+ "))
+        case "edit", {"old": str(old), "new": str(new)}:
+            return [*_some(_lines(old, "- ")), *_some(_lines(new, "+ "))]
+        case _:
+            return _lines(f"{request.arguments}") if len(request.summary) > _LONG else []
+
+
+def _lines(text: str, mark: str = "") -> list[str]:
+    return [f"{mark}{each}" for each in visible(text).splitlines()]
+
+
+def _some(lines: list[str]) -> list[str]:
+    more = len(lines) - _LINES
+    return lines if more <= 0 else [*lines[:_LINES], f"... {more} more lines"]

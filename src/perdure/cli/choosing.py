@@ -1,0 +1,80 @@
+"""Which session a prompt goes to."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from perdure.cli.listing import row_of
+from perdure.cli.terminal import Terminal
+from perdure.config.load import load
+from perdure.config.location import find_project, shown
+from perdure.config.schema import Config
+from perdure.errors import SessionNotFound
+from perdure.runtime import Runtime, Session
+from perdure.store.contract import SessionRow
+
+_TITLE = 60
+"""Characters of a prompt that become the title of its session."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for: a session by its id, the latest one (`again`), or a new one."""
+
+    session: str | None
+    again: bool
+    model: str | None
+    directory: str | None
+
+
+async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Terminal) -> Session:
+    """Return the session that the choice means, begun or switched to another model where needed.
+
+    Warns of what does not count: keys of a project that is not trusted, a directory that an
+    existing session does not use. Raises UsageError and those below it.
+    """
+    row = await _existing(runtime, choice)
+    if row is None:
+        directory = choice.directory or "."
+        _warn_of_ignored(load(directory, os.environ), terminal)
+        return await runtime.create_session(
+            directory=directory, model=choice.model, title=title_of(prompt)
+        )
+    if choice.session and choice.directory and not _same(choice.directory, row.directory):
+        terminal.warn(f"session {row.id} works in {row.directory}; -C is for a new session")
+    _warn_of_ignored(load(row.directory, os.environ), terminal)
+    session = await runtime.session(row.id)
+    if choice.model:
+        await session.switch_model(choice.model)
+    return session
+
+
+def title_of(prompt: str) -> str:
+    """Return the first line of a prompt that says something, shortened."""
+    return shown(" ".join(prompt.strip().splitlines()[0].split()))[:_TITLE]
+
+
+async def _existing(runtime: Runtime, choice: Choice) -> SessionRow | None:
+    if choice.session is not None:
+        return await row_of(runtime, (await runtime.session(choice.session)).id)
+    if not choice.again:
+        return None
+    here = str(find_project(choice.directory or ".").directory)
+    for row in await runtime.sessions():
+        if row.directory == here:
+            return row
+    raise SessionNotFound(f"no session works in {here} yet; leave out -c to begin one")
+
+
+def _same(directory: str, other: str) -> bool:
+    return str(find_project(directory).directory) == other
+
+
+def _warn_of_ignored(config: Config, terminal: Terminal) -> None:
+    files = dict.fromkeys(ignored.file for ignored in config.ignored)
+    for file in files:
+        keys = ", ".join(ignored.key for ignored in config.ignored if ignored.file == file)
+        terminal.warn(
+            f"{file}: {keys} does not count before you trust the project: perdure trust DIR"
+        )

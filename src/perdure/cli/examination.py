@@ -1,0 +1,186 @@
+"""What `perdure doctor` finds, gathered without showing it and without changing anything."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import apsw
+import msgspec
+
+from perdure.clock import SystemClock
+from perdure.config.load import load
+from perdure.config.location import find_project
+from perdure.config.paths import config_dir, store_path
+from perdure.config.schema import Config, Ignored
+from perdure.config.trust import is_trusted
+from perdure.errors import ConfigurationError, PerdureError, UsageError
+from perdure.instructions import InstructionService
+from perdure.models.discovery import Found, discover
+from perdure.models.resolve import Models
+from perdure.store.sqlite import open_sqlite
+from perdure.tools import builtin_tools
+from perdure.tools.permissions import decide
+
+_SHOWN = 4
+_LONG_ENOUGH = 16
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """A configured key and the file that it comes from."""
+
+    key: str
+    file: str
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """A provider that could be used. `key` says whether its key is set, masked."""
+
+    name: str
+    protocol: str
+    base_url: str
+    key: str
+
+
+class Examination(msgspec.Struct, frozen=True):
+    """All that was found. `problems` are the lines that make the exit code 1."""
+
+    perdure: str
+    python: str
+    sqlite: str
+    directory: str
+    project: str
+    trusted: bool
+    store: str
+    store_bytes: int | None
+    ripgrep: str | None
+    settings: tuple[Setting, ...]
+    ignored: tuple[Ignored, ...]
+    model: str
+    model_reason: str
+    providers: tuple[Provider, ...]
+    servers: tuple[Found, ...]
+    permissions: dict[str, str]
+    instructions: tuple[str, ...]
+    diagnostics: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+async def examine(directory: str, env: Mapping[str, str]) -> Examination:
+    """Look at everything once; raise DirectoryNotFound for a directory that is none.
+
+    What is wrong elsewhere is a problem in the result. The store is opened only where it exists.
+    """
+    location = find_project(directory)
+    config, config_problems = _configuration(directory, env)
+    servers = await discover()
+    models = Models(config, env, look=_already(servers))
+    model, reason = await _model(models, config)
+    files = InstructionService(config_dir(env), location, options=config.instructions)
+    survey = files.survey()
+    store = store_path(env)
+    store_problems = () if _size(store) is None else await _store(store)
+    tools = [tool.name for tool in builtin_tools()]
+    return Examination(
+        perdure=version("perdure"),
+        python=platform.python_version(),
+        sqlite=apsw.sqlite_lib_version(),
+        directory=str(location.directory),
+        project=str(location.project),
+        trusted=is_trusted(directory, env),
+        store=str(store),
+        store_bytes=_size(store),
+        ripgrep=shutil.which("rg"),
+        settings=tuple(Setting(key, file) for key, file in config.origins.items()),
+        ignored=config.ignored,
+        model=model,
+        model_reason=reason,
+        providers=tuple(_providers(models, env)),
+        servers=tuple(servers),
+        permissions={tool: decide(tool, config.permissions) for tool in sorted(tools)},
+        instructions=tuple(str(found.path) for found in survey.files),
+        diagnostics=(
+            *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
+            *_unknown_tools(config, tools),
+        ),
+        problems=(
+            *config_problems,
+            *store_problems,
+            *(() if model else (reason,)),
+        ),
+    )
+
+
+def _configuration(directory: str, env: Mapping[str, str]) -> tuple[Config, tuple[str, ...]]:
+    try:
+        return load(directory, env), ()
+    except ConfigurationError as error:
+        return Config(), (str(error),)
+
+
+def _already(servers: list[Found]):
+    async def look() -> list[Found]:
+        return servers
+
+    return look
+
+
+async def _model(models: Models, config: Config) -> tuple[str, str]:
+    """Return the model that a new session here would use, and why that one."""
+    try:
+        selected = await models.choose()
+    except UsageError as error:
+        return "", str(error)
+    if config.model:
+        return selected.name, f"configured in {config.origins.get('model', 'the configuration')}"
+    if selected.endpoint.api_key:
+        return selected.name, f"{selected.endpoint.api_key_env} is set"
+    return selected.name, "the first that was found"
+
+
+def _providers(models: Models, env: Mapping[str, str]) -> list[Provider]:
+    return [
+        Provider(name, config.protocol, config.base_url, _key(config.api_key_env, env))
+        for name, config in models.providers.items()
+    ]
+
+
+def _key(name: str | None, env: Mapping[str, str]) -> str:
+    if not name:
+        return "none needed"
+    key = env.get(name, "")
+    if not key:
+        return f"{name} is not set"
+    # A few characters tell two keys apart; of a short one they would tell too much.
+    end = f" (…{key[-_SHOWN:]})" if len(key) >= _LONG_ENOUGH else ""
+    return f"{name} is set{end}"
+
+
+def _size(path: Path) -> int | None:
+    return path.stat().st_size if path.exists() else None
+
+
+async def _store(path: Path) -> tuple[str, ...]:
+    """Return what is wrong with a store that is there."""
+    try:
+        store = await open_sqlite(path, clock=SystemClock())
+    except PerdureError as error:
+        return (str(error),)
+    try:
+        return tuple(await store.check())
+    except PerdureError as error:
+        return (str(error),)
+    finally:
+        await store.close()
+
+
+def _unknown_tools(config: Config, tools: list[str]) -> list[str]:
+    """Return the permissions for tools that are not built in; a misspelled one protects nothing."""
+    return [
+        f"permissions.{name} names no built-in tool; if no plugin or program brings one, correct it"
+        for name in config.permissions
+        if name not in tools
+    ]

@@ -1,0 +1,59 @@
+"""Ids and statuses as listings show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from perdure.errors import SessionNotFound
+from perdure.runtime import Runtime
+from perdure.store.contract import SessionRow
+
+_SHORTEST = 6
+
+Status = Literal["idle", "running", "waiting", "failed", "interrupted"]
+
+
+def status_of(row: SessionRow) -> Status:
+    """Return what a session is doing.
+
+    `running`: a process works on it. `waiting`: prompts are in its inbox. Otherwise how its last
+    step ended: `failed`, `interrupted` (also by a declined permission or a crash), else `idle`.
+    """
+    if row.owner:
+        return "running"
+    if row.pending:
+        return "waiting"
+    if row.outcome == "failed":
+        return "failed"
+    return "interrupted" if row.outcome in {"interrupted", "declined", "crashed"} else "idle"
+
+
+def shortened(ids: Iterable[str]) -> dict[str, str]:
+    """Return, for each id, the shortest beginning that no other one has."""
+    ordered = sorted(ids)
+    pairs = zip(["", *ordered], ordered, [*ordered[1:], ""], strict=False)
+    return {
+        each: each[: max(_SHORTEST, _common(each, before) + 1, _common(each, after) + 1)]
+        for before, each, after in pairs
+    }
+
+
+async def row_of(runtime: Runtime, session: str) -> SessionRow:
+    """Return the row of a session whose whole id is known; SessionNotFound where it is gone."""
+    for row in await runtime.sessions():
+        if row.id == session:
+            return row
+    raise SessionNotFound(f"session {session} is gone")
+
+
+async def short_id(runtime: Runtime, session: str) -> str:
+    """Return the shortest beginning of a session's id that no other one has."""
+    return shortened(row.id for row in await runtime.sessions())[session]
+
+
+def _common(one: str, other: str) -> int:
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))

@@ -1,0 +1,142 @@
+"""`perdure run`: one prompt, answered."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import aclosing
+
+import anyio
+import click
+
+from perdure.cli.asking import Asker, allow_all, can_ask
+from perdure.cli.choosing import Choice, choose
+from perdure.cli.listing import short_id
+from perdure.cli.opening import opened
+from perdure.cli.output import Output
+from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
+from perdure.cli.stopping import Stop
+from perdure.cli.terminal import Terminal, Warnings
+from perdure.errors import PerdureError, UsageError
+from perdure.runtime import Admission, Session
+
+
+@click.command(short_help="Send one prompt and print the answer.")
+@click.argument("prompt")
+@click.option("-s", "--session", metavar="ID", help="Go on with this session.")
+@click.option("-c", "--continue", "again", is_flag=True, help="Go on with the latest session here.")
+@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="Use this model from now on.")
+@click.option("-C", "directory", metavar="DIR", help="Where a new session works; where -c looks.")
+@click.option(
+    "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+@click.option("--yes", is_flag=True, help="Allow every tool call of this run.")
+def run(
+    prompt: str,
+    session: str | None,
+    again: bool,
+    model: str | None,
+    directory: str | None,
+    format_: str,
+    yes: bool,
+) -> int:
+    """Send PROMPT, in a new session or another one, and print the answer.
+
+    A PROMPT of - is read from standard input. The answer goes to standard output, all else to
+    standard error.
+
+    \b
+    Examples:
+      perdure run "Why does the build fail?"
+      perdure run -c "And on Python 3.13?"
+      git diff | perdure run --format json -
+    """
+    if session and again:
+        raise UsageError("-s names a session and -c takes the latest one; give only one of them")
+    text = _prompt(prompt)
+    choice = Choice(session=session, again=again, model=model, directory=directory)
+    asking = prompt != "-" and can_ask()
+    return anyio.run(_run, text, choice, format_ == "json", yes, asking)
+
+
+def _prompt(argument: str) -> str:
+    """Return the prompt that was given or is to be read; raise UsageError for none."""
+    try:
+        if argument == "-":
+            argument = sys.stdin.buffer.read().decode() if sys.stdin else ""
+        argument.encode()
+    except UnicodeError:
+        raise UsageError("the prompt is not valid UTF-8; convert it first") from None
+    if not argument.strip():
+        raise UsageError("the prompt is empty; write what the model should do")
+    return argument
+
+
+async def _run(text: str, choice: Choice, json: bool, yes: bool, asking: bool) -> int:
+    out, err = Output(sys.stdout), Output(sys.stderr)
+    terminal = Terminal(out, err)
+    answering = _Answering(out, terminal, json=json)
+    ask = allow_all if yes else answering.asker if asking else None
+    ending = Ending()
+    with Warnings(terminal):
+        async with opened(ask=ask) as runtime:
+            session = await choose(runtime, choice, text, terminal)
+            if not err.is_terminal:
+                terminal.note(f"session: {session.id}")
+            ending = await answering.answer(session, text)
+            terminal.end_line()
+            if err.is_terminal:
+                terminal.note(f"go on with: perdure run -s {await short_id(runtime, session.id)}")
+    return answering.stop.code or _code(session, ending)
+
+
+class _Answering:
+    """One prompt on its way from the inbox to its settlement, before the eyes of a person."""
+
+    def __init__(self, out: Output, terminal: Terminal, *, json: bool) -> None:
+        self._terminal = terminal
+        self._reporter: Reporter = JsonReporter(out) if json else TextReporter(out, terminal)
+        # What is shown and what is asked take turns on the screen.
+        self._turn = anyio.Lock()
+        self.asker = Asker(terminal, self._turn)
+        self.stop = Stop()
+
+    async def answer(self, session: Session, text: str) -> Ending:
+        """Admit the prompt and show what becomes of it; return how it ended."""
+        ending = Ending()
+        async with anyio.create_task_group() as group:
+            await group.start(self.stop.watch, session)
+            group.start_soon(self._terminal.show_progress)
+            admission = await session.prompt(text, delivery="queue", hold=True)
+            ending = await self._follow(session, admission)
+            group.cancel_scope.cancel()
+        return ending
+
+    async def _follow(self, session: Session, admission: Admission) -> Ending:
+        ending = Ending()
+        with self.stop.reading():
+            records = session.events(after=admission.seq, prompt=admission.id)
+            async with aclosing(records):
+                async for record in records:
+                    async with self._turn:
+                        self._reporter.show(record)
+                    self.asker.saw(record)
+                    ending = ending.after(record)
+        if self.stop.code and not ending.promoted:
+            self._terminal.note("the prompt is kept: the next run of this session answers it first")
+        return ending
+
+
+def _code(session: Session, ending: Ending) -> int:
+    """Return the exit code for how the prompt ended; raise what the user must read."""
+    match ending.outcome:
+        case "completed" if not ending.open_calls:
+            return 0
+        case "completed":
+            raise PerdureError(f"session {session.id}: the step limit of a prompt is reached")
+        case "interrupted":
+            return 130
+        case "declined":
+            raise PerdureError("a tool call was declined, so the run ended there")
+        case _:
+            reason = ending.failure.message if ending.failure else "the prompt was not answered"
+            raise PerdureError(reason)

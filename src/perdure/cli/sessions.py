@@ -1,0 +1,182 @@
+"""`perdure sessions`: list, show, rename, delete."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import click
+import msgspec
+
+from perdure.cli.asking import can_ask
+from perdure.cli.listing import row_of, shortened, status_of
+from perdure.cli.opening import opened
+from perdure.cli.output import Output
+from perdure.cli.page import Block, Style, Words, heading, line, show, table
+from perdure.cli.times import ago, iso
+from perdure.cli.transcript import item_data, transcript_blocks
+from perdure.clock import SystemClock, milliseconds
+from perdure.config.location import shown
+from perdure.errors import PerdureError, UsageError
+from perdure.store.contract import SessionRow
+
+_LOOKS: dict[str, Style] = {"running": "good", "waiting": "warn", "failed": "bad"}
+
+
+@click.group(short_help="List, show, rename and delete sessions.")
+def sessions() -> None:
+    """List, show, rename and delete sessions.
+
+    An ID may be shortened as long as no other begins so.
+
+    \\b
+    Example:
+      perdure sessions list
+    """
+
+
+@sessions.command("list", short_help="List all sessions, the latest first.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_(as_json: bool) -> None:
+    """List all sessions, the one updated last first.
+
+    \\b
+    Examples:
+      perdure sessions list
+      perdure sessions list --json | jq -r '.[].id'
+    """
+    anyio.run(_list, as_json)
+
+
+@sessions.command("show", short_help="Print the transcript of a session.")
+@click.argument("session", metavar="ID")
+@click.option("--system", is_flag=True, help="Show System Messages too.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array of messages.")
+def show_(session: str, system: bool, as_json: bool) -> None:
+    """Print the transcript of session ID.
+
+    \\b
+    Examples:
+      perdure sessions show 7k2m9q
+      perdure sessions show 7k2m9q --system --json
+    """
+    anyio.run(_show, session, system, as_json)
+
+
+@sessions.command("rename", short_help="Give a session another title.")
+@click.argument("session", metavar="ID")
+@click.argument("title")
+def rename(session: str, title: str) -> None:
+    """Give session ID the title TITLE.
+
+    \\b
+    Example:
+      perdure sessions rename 7k2m9q "Broken build"
+    """
+    anyio.run(_rename, session, _one_line(title))
+
+
+@sessions.command("delete", short_help="Remove a session for good.")
+@click.argument("session", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def delete(session: str, yes: bool) -> None:
+    """Remove session ID with its whole history, after a question.
+
+    \\b
+    Examples:
+      perdure sessions delete 7k2m9q
+      perdure sessions delete 7k2m9q --yes
+    """
+    row = anyio.run(_row, session)
+    if not yes and not _agreed(row):
+        raise PerdureError(f"session {row.id} was not deleted")
+    anyio.run(_delete, row.id)
+
+
+async def _list(as_json: bool) -> None:
+    async with opened() as runtime:
+        rows = await runtime.sessions()
+    out = Output(sys.stdout)
+    if as_json:
+        out.write_bytes(msgspec.json.encode([_row_data(row) for row in rows]) + b"\n")
+    elif rows:
+        now = milliseconds(SystemClock().now())
+        short = shortened(row.id for row in rows)
+        headers = ("ID", "UPDATED", "STATUS", "TITLE", "MODEL", "DIRECTORY")
+        show(out, [table(headers, [_cells(row, short[row.id], now) for row in rows])])
+    else:
+        show(out, [line("no sessions yet; `perdure run PROMPT` begins one")])
+
+
+def _row_data(row: SessionRow) -> dict[str, str]:
+    return {
+        "id": row.id,
+        "title": row.title,
+        "directory": row.directory,
+        "model": row.model,
+        "status": status_of(row),
+        "updated": iso(row.updated),
+    }
+
+
+def _cells(row: SessionRow, short: str, now: int) -> tuple[str | Words, ...]:
+    status = status_of(row)
+    return (
+        Words(short, "strong"),
+        ago(row.updated, now),
+        Words(status, _LOOKS.get(status, "")),
+        shown(row.title),
+        shown(row.model),
+        Words(shown(row.directory), "dim"),
+    )
+
+
+async def _show(prefix: str, system: bool, as_json: bool) -> None:
+    async with opened() as runtime:
+        session = await runtime.session(prefix)
+        row = await row_of(runtime, session.id)
+        items = await session.messages(system=system)
+    out = Output(sys.stdout)
+    if as_json:
+        out.write_bytes(msgspec.json.encode([item_data(item) for item in items]) + b"\n")
+    else:
+        show(out, [*session_head(row), *transcript_blocks(items)])
+
+
+def session_head(row: SessionRow) -> list[Block]:
+    """Return what a session is, above whatever is shown of it."""
+    facts = f"{row.id}  {row.model}  {row.directory}  {status_of(row)}"
+    return [*heading(shown(row.title or "(no title)"))[1:], line(Words(shown(facts), "dim"))]
+
+
+async def _rename(prefix: str, title: str) -> None:
+    async with opened() as runtime:
+        await (await runtime.session(prefix)).rename(title)
+
+
+async def _row(prefix: str) -> SessionRow:
+    async with opened() as runtime:
+        return await row_of(runtime, (await runtime.session(prefix)).id)
+
+
+async def _delete(session: str) -> None:
+    async with opened() as runtime:
+        await runtime.delete_session(session)
+
+
+def _agreed(row: SessionRow) -> bool:
+    if not can_ask():
+        raise UsageError("deleting cannot be undone and nobody can be asked; give --yes")
+    question = f"Delete session {row.id} ({shown(row.title)}) for good?"
+    return click.confirm(question, default=False, err=True)
+
+
+def _one_line(title: str) -> str:
+    try:
+        title.encode()
+    except UnicodeError:
+        raise UsageError("the title is not valid UTF-8") from None
+    words = " ".join(title.split())
+    if not words:
+        raise UsageError("the title is empty")
+    return words

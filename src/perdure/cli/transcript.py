@@ -1,0 +1,74 @@
+"""The messages of a session, to read and as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from perdure.cli.page import Block, Markdown, Words, line, paragraphs
+from perdure.history.content import Part, Reasoning, Text, ToolCall
+from perdure.history.items import (
+    AssistantItem,
+    Item,
+    NoteItem,
+    ResultItem,
+    SummaryItem,
+    SystemItem,
+    UserItem,
+)
+from perdure.tools.permissions import question
+
+_ROLES: dict[type[Item], str] = {
+    UserItem: "user",
+    SystemItem: "system",
+    NoteItem: "note",
+    SummaryItem: "summary",
+    AssistantItem: "assistant",
+    ResultItem: "tool",
+}
+
+
+def item_data(item: Item) -> dict[str, Any]:
+    """Return a message as JSON data: its `role`, and the fields of its kind."""
+    fields: dict[str, Any] = msgspec.to_builtins(item)
+    return {"seq": item.seq, "role": _ROLES[type(item)]} | fields
+
+
+def transcript_blocks(items: Iterable[Item]) -> list[Block]:
+    """Return messages as a page, in order."""
+    return [block for item in items for block in _item(item)]
+
+
+def _item(item: Item) -> list[Block]:
+    match item:
+        case UserItem():
+            return [*_speaker("you"), *paragraphs(item.text, indent=2)]
+        case SystemItem():
+            return [*_speaker("system"), *paragraphs(item.text, "dim", indent=2)]
+        case NoteItem():
+            return [*_speaker("note"), *paragraphs(item.text, "dim", indent=2)]
+        case SummaryItem():
+            return [*_speaker("summary"), Markdown(item.text, indent=2)]
+        case AssistantItem():
+            parts = [block for part in item.parts for block in _part(part)]
+            return [*_speaker(item.model), *parts]
+        case ResultItem():
+            style = "dim" if item.outcome == "completed" else "bad"
+            label = f"{item.name}: {item.outcome}"
+            return [line(Words(label, style), indent=4), *paragraphs(item.output, "dim", indent=6)]
+
+
+def _speaker(name: str) -> list[Block]:
+    return [line(), line(Words(name, "strong"))]
+
+
+def _part(part: Part) -> list[Block]:
+    match part:
+        case Text(text):
+            return [Markdown(text, indent=2)]
+        case Reasoning(text):
+            return paragraphs(text, "dim", indent=2)
+        case ToolCall():
+            return [line(f"* {question('', part).summary}", indent=2)]
