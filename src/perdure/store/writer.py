@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 import apsw
 
 from perdure.errors import StoreError
 from perdure.store import faults
 from perdure.store.database import Connection, Database, Identity
+from perdure.store.waiter import new_waiter, wake_all
 
 T = TypeVar("T")
 
@@ -62,14 +62,13 @@ class Upkeep(Protocol):
 
 
 class Job(Generic[T]):
-    """An operation on its way; `done` is set in the caller's event loop, if there is one."""
+    """An operation on its way, and the task that waits for it, if there is one."""
 
-    __slots__ = ("done", "error", "loop", "operation", "result")
+    __slots__ = ("error", "operation", "result", "waiter")
 
     def __init__(self, operation: Operation[T], *, awaited: bool = True) -> None:
         self.operation = operation
-        self.loop = anyio.lowlevel.current_token().native_token if awaited else None
-        self.done = anyio.Event() if awaited else None
+        self.waiter = new_waiter() if awaited else None
         self.result: T | None = None
         self.error: BaseException | None = None
 
@@ -120,7 +119,8 @@ class Writer:
     async def finish(self, job: Job[T]) -> T:
         """Hand a job over and wait, as `run` does."""
         self.put(job)
-        await cast("anyio.Event", job.done).wait()
+        if job.waiter is not None:
+            await job.waiter.wait()
         if job.error is not None:
             raise job.error
         return cast("T", job.result)
@@ -150,7 +150,7 @@ class Writer:
                 batch.append(Job(self._upkeep.run, awaited=False))
             if batch:
                 self._commit(batch)
-                _tell(batch)
+                wake_all(job.waiter for job in batch if job.waiter is not None)
                 self._checkpoint()
         if self._connection is not None:
             self._commit([Job(self._upkeep.finish, awaited=False)])
@@ -268,19 +268,3 @@ class Writer:
             pass
         except apsw.Error:
             self._disconnect()
-
-
-def _tell(batch: Sequence[Job[Any]]) -> None:
-    waiting: dict[Any, list[anyio.Event]] = {}
-    for job in batch:
-        if job.done is not None:
-            waiting.setdefault(job.loop, []).append(job.done)
-    for loop, events in waiting.items():
-        post = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
-        with contextlib.suppress(RuntimeError):  # that loop has ended, and nobody waits there
-            post(_set, events)
-
-
-def _set(events: Sequence[anyio.Event]) -> None:
-    for event in events:
-        event.set()
