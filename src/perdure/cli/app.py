@@ -10,14 +10,9 @@ from typing import cast
 
 import click
 
-from perdure.cli.context import context
-from perdure.cli.doctor import doctor
-from perdure.cli.log import events, request
+from perdure.cli.commands import CommandTable
 from perdure.cli.output import Output, OutputGone
 from perdure.cli.problems import ProblemLog
-from perdure.cli.run import run
-from perdure.cli.sessions import sessions
-from perdure.cli.trust import trust
 from perdure.errors import PerdureError, UsageError
 
 _INTERRUPTED = 130
@@ -25,14 +20,10 @@ _OUTPUT_GONE = 141
 """What a shell reports for a program that wrote into a closed pipe."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandTable, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="perdure", message="%(prog)s %(version)s")
 def perdure() -> None:
     """Durable sessions with language models that always know the facts of now."""
-
-
-for command in (run, sessions, context, request, events, doctor, trust):
-    perdure.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,41 @@
+"""The table of all commands, and a group that imports one only when it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+COMMANDS = {
+    "context": ("perdure.cli.context", "Show what the model has been told, beside what holds now."),
+    "doctor": ("perdure.cli.doctor", "Show what is in effect and what is broken."),
+    "events": ("perdure.cli.log", "Print the event log of a session as JSON lines."),
+    "request": ("perdure.cli.log", "Print the exact request body of a step."),
+    "run": ("perdure.cli.run", "Send one prompt and print the answer."),
+    "sessions": ("perdure.cli.sessions", "List, show, change and delete sessions."),
+    "trust": ("perdure.cli.trust", "Trust a project's own configuration."),
+}
+"""By name: the module that holds a command of that name, and one line that says what it does."""
+
+
+class CommandTable(click.Group):
+    """The commands of the table. Listing them loads none, so that help is there at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Return the names in order."""
+        return sorted(COMMANDS)
+
+    def get_command(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - as click calls it
+        cmd_name: str,
+    ) -> click.Command | None:
+        """Load one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        return getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
