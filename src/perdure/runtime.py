@@ -32,7 +32,7 @@ from perdure.session.owner import new_owner
 from perdure.session.reading import AnyRecord, EventReader
 from perdure.session.replay import request_body
 from perdure.session.transcript import transcript
-from perdure.session.view import ContextView, view_context
+from perdure.session.view import ContextView, view_context, view_told
 from perdure.session.workplace import Surroundings, Workplaces
 from perdure.sources import check_entry
 from perdure.store.contract import Guard, SessionRow, Store
@@ -334,9 +334,19 @@ class Session:
                 raise PerdureError(record.data.failure.message)
         return False
 
-    async def context(self) -> ContextView:
-        """Return what the model has been told, beside what holds now; observes, admits nothing."""
+    async def context(self, *, at: int | None = None) -> ContextView:
+        """Return what the model has been told, beside what holds now; observes, admits nothing.
+
+        With `at`, return what it had been told at that seq, and observe nothing. Raises UsageError
+        where the log has no such seq.
+        """
         records = await self._store.events(self.id)
+        if at is not None:
+            if not 1 <= at <= len(records):
+                raise UsageError(
+                    f"session {self.id} has no event {at}; its log ends at {len(records)}"
+                )
+            return view_told(self.id, records[:at])
         state = fold(self.id, records)
         workplace = await self._equipment.workplaces.at(state.directory)
         return await view_context(self.id, records, workplace, workplace.target(state.model))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import anyio
 import click
@@ -14,30 +15,60 @@ from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import show
 from perdure.cli.sessions import session_head
+from perdure.errors import UsageError
 
 
 @click.command(short_help="Show what the model has been told, beside what holds now.")
 @click.argument("session", metavar="ID")
+@click.argument("change", metavar="[set KEY JSON]", nargs=-1)
+@click.option("--at", metavar="SEQ", type=int, help="Show what had been told at this event.")
 @click.option("--history", is_flag=True, help="Print each Baseline and System Message in full.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, with everything.")
-def context(session: str, history: bool, as_json: bool) -> None:
+def context(
+    session: str, change: tuple[str, ...], at: int | None, history: bool, as_json: bool
+) -> None:
     """Show the System Context of session ID: its epochs, its sources, and the next step's news.
 
-    The sources are looked at now; nothing is told and nothing is written.
+    The sources are looked at now; nothing is told and nothing is written. With `set KEY JSON`, the
+    session entry KEY gets a value instead, which the next step tells.
 
     \b
     Examples:
       perdure context 7k2m9q
       perdure context 7k2m9q --history
+      perdure context 7k2m9q --at 12
+      perdure context 7k2m9q set release '"1.4"'
     """
-    anyio.run(_context, session, history, as_json)
+    match change:
+        case ():
+            anyio.run(_context, session, at, history, as_json)
+        case ("set", key, value) if at is None and not history and not as_json:
+            anyio.run(_set, session, key, _json(value))
+        case _:
+            raise UsageError(
+                "give `set KEY JSON` or options, not both; see `perdure context --help`"
+            )
 
 
-async def _context(prefix: str, history: bool, as_json: bool) -> None:
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise UsageError(
+            f"the value is not JSON ({error}); quote text twice, as in '\"text\"'"
+        ) from error
+
+
+async def _set(prefix: str, key: str, value: Any) -> None:
+    async with opened() as runtime:
+        await (await runtime.session(prefix)).set_entry(key, value)
+
+
+async def _context(prefix: str, at: int | None, history: bool, as_json: bool) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
         row = await row_of(runtime, session.id)
-        view = await session.context()
+        view = await session.context(at=at)
     out = Output(sys.stdout)
     if as_json:
         out.write_bytes(msgspec.json.encode(context_data(view)) + b"\n")

@@ -23,6 +23,7 @@ _STANDINGS: dict[str, tuple[str, Style]] = {
     "removed": ("gone", "warn"),
     "unavailable": ("cannot be observed now; what was told stands", "bad"),
     "never told": ("nothing to tell", "dim"),
+    "told": ("as told", "good"),
 }
 
 
@@ -47,8 +48,9 @@ def context_page(view: ContextView, *, history: bool) -> Iterator[Block]:
     yield from heading("Sources")
     for source in view.sources:
         yield from _source(source, view)
-    yield from heading("Next step")
-    yield from _next(view)
+    if view.next != "past":
+        yield from heading("Next step")
+        yield from _next(view)
     if view.diagnostics:
         yield from heading("Diagnostics")
     for each in view.diagnostics:
@@ -88,7 +90,7 @@ def _source(source: SourceView, view: ContextView) -> Iterator[Block]:
         indent=2,
     )
     match source.standing:
-        case "current" | "unavailable":
+        case "current" | "unavailable" | "told":
             yield line(Words(_value(source.told), "dim"), indent=4)
         case "changed":
             yield line(Words("told  ", "dim"), _value(source.told), indent=4)
@@ -124,6 +126,8 @@ def _next(view: ContextView) -> Iterator[Block]:
             yield from paragraphs(view.next_text, indent=4)
         case "epoch":
             yield line(f"begins a new epoch: {reasons}", indent=2)
+        case "past":
+            pass
         case "blocked":
             yield line(f"cannot begin the epoch that is due ({reasons})", indent=2)
     if view.blocked:

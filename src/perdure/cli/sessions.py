@@ -1,4 +1,4 @@
-"""`perdure sessions`: list, show, rename, delete."""
+"""`perdure sessions`: list, show, change and delete."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from perdure.store.contract import SessionRow
 _LOOKS: dict[str, Style] = {"running": "good", "waiting": "warn", "failed": "bad"}
 
 
-@click.group(short_help="List, show, rename and delete sessions.")
+@click.group(short_help="List, show, change and delete sessions.")
 def sessions() -> None:
-    """List, show, rename and delete sessions.
+    """List, show, change and delete sessions.
 
     An ID may be shortened as long as no other begins so.
 
@@ -74,6 +74,48 @@ def rename(session: str, title: str) -> None:
       perdure sessions rename 7k2m9q "Broken build"
     """
     anyio.run(_rename, session, _one_line(title))
+
+
+@sessions.command("move", short_help="Let a session work in another directory.")
+@click.argument("session", metavar="ID")
+@click.argument("directory", metavar="DIR")
+def move(session: str, directory: str) -> None:
+    """Let session ID work in DIR from its next step on.
+
+    Its instructions, tools and environment are found anew there, and a new epoch begins.
+
+    \b
+    Example:
+      perdure sessions move 7k2m9q ~/src/other
+    """
+    anyio.run(_move, session, directory)
+
+
+@sessions.command("model", short_help="Let a session use another model.")
+@click.argument("session", metavar="ID")
+@click.argument("model", metavar="PROVIDER/MODEL")
+def model(session: str, model: str) -> None:
+    """Let session ID use another model from its next step on, which begins a new epoch.
+
+    \b
+    Example:
+      perdure sessions model 7k2m9q anthropic/claude-opus-5
+    """
+    anyio.run(_switch, session, model)
+
+
+@sessions.command("compact", short_help="Put a summary in the place of the older history.")
+@click.argument("session", metavar="ID")
+def compact(session: str) -> None:
+    """Let the model of session ID write a summary that takes the place of the older history.
+
+    The whole transcript stays readable. The next step begins a new epoch.
+
+    \b
+    Example:
+      perdure sessions compact 7k2m9q
+    """
+    anyio.run(_compact, session)
 
 
 @sessions.command("delete", short_help="Remove a session for good.")
@@ -152,6 +194,23 @@ def session_head(row: SessionRow) -> list[Block]:
 async def _rename(prefix: str, title: str) -> None:
     async with opened() as runtime:
         await (await runtime.session(prefix)).rename(title)
+
+
+async def _move(prefix: str, directory: str) -> None:
+    async with opened() as runtime:
+        await (await runtime.session(prefix)).move(directory)
+
+
+async def _switch(prefix: str, model: str) -> None:
+    async with opened() as runtime:
+        await (await runtime.session(prefix)).switch_model(model)
+
+
+async def _compact(prefix: str) -> None:
+    async with opened() as runtime:
+        session = await runtime.session(prefix)
+        if not await session.compact():
+            raise PerdureError(f"session {session.id} was not compacted; try again")
 
 
 async def _row(prefix: str) -> SessionRow:

@@ -14,8 +14,11 @@ from perdure.history.state import SessionState, fold
 from perdure.session.admission import admit, replacement_due
 from perdure.session.workplace import Target, Workplace
 
-Standing = Literal["current", "changed", "new", "removed", "unavailable", "never told"]
-"""How what holds now stands to what the model was last told."""
+Standing = Literal["current", "changed", "new", "removed", "unavailable", "never told", "told"]
+"""How what holds now stands to what the model was last told; `told` where now was not asked."""
+
+Next = Literal["unchanged", "message", "epoch", "blocked", "past"]
+"""What the next step would admit; `past` for a view of an earlier point."""
 
 
 class EpochView(msgspec.Struct, frozen=True):
@@ -67,7 +70,7 @@ class ContextView(msgspec.Struct, frozen=True):
     epochs: tuple[EpochView, ...]
     messages: tuple[MessageView, ...]
     sources: tuple[SourceView, ...]
-    next: Literal["unchanged", "message", "epoch", "blocked"]
+    next: Next
     next_text: str
     reasons: tuple[str, ...]
     blocked: tuple[str, ...]
@@ -108,9 +111,28 @@ async def view_context(
     )
 
 
-def _next(
-    event: ev.Event | None, blocked: tuple[str, ...]
-) -> Literal["unchanged", "message", "epoch", "blocked"]:
+def view_told(session: str, records: Sequence[ev.Record]) -> ContextView:
+    """Return what the model had been told after these records; observes nothing."""
+    state = fold(session, records)
+    return ContextView(
+        session=session,
+        model=state.model,
+        directory=state.directory,
+        epochs=tuple(_epochs(records)),
+        messages=tuple(_messages(records)),
+        sources=tuple(
+            SourceView(key, "told", entry.value, removed=entry.removed)
+            for key, entry in state.snapshot.items()
+        ),
+        next="past",
+        next_text="",
+        reasons=(),
+        blocked=(),
+        diagnostics=(),
+    )
+
+
+def _next(event: ev.Event | None, blocked: tuple[str, ...]) -> Next:
     if isinstance(event, ev.EpochStarted):
         return "epoch"
     if isinstance(event, ev.SystemMessage):
