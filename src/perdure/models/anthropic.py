@@ -50,9 +50,11 @@ class MessagesDialect:
     def result(self, item: ResultItem, call: str) -> Block:
         """Write a tool_result block of the user turn."""
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call}
-        if item.output.strip():
-            block["content"] = item.output
-        if item.outcome != "completed":
+        failed = item.outcome != "completed"
+        if item.output.strip() or failed:
+            # An error without words is refused.
+            block["content"] = item.output if item.output.strip() else "(no output)"
+        if failed:
             block["is_error"] = True
         return Block("user", encode(block))
 

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
+from perdure.config.known import KNOWN
 from perdure.config.schema import Config, ProviderConfig
 from perdure.errors import NoProvider, UnknownModel, UnknownProvider
 from perdure.models.catalog import Overrides, profile
-from perdure.models.discovery import SERVERS, Found, discover
+from perdure.models.discovery import Found, discover
+from perdure.models.transport import is_loopback
 from perdure.models.types import Endpoint, ModelProfile
 
-
-class Vendor(msgspec.Struct, frozen=True):
-    """A provider that needs no configuration but its key; `model` is used when none is chosen."""
-
-    name: str
-    config: ProviderConfig
-    model: str
-
-
-VENDORS = (
-    Vendor(
-        "anthropic",
-        ProviderConfig("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
-        "claude-opus-5",
-    ),
-    Vendor(
-        "openai",
-        ProviderConfig("openai-chat", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-        "gpt-5.6",
-    ),
-)
-"""In the order in which they are chosen where nobody chose."""
+DEFAULT_MODELS: Mapping[str, str] = {
+    "anthropic": "claude-opus-5-5",
+    "openai": "gpt-6.1-sol",
+}
+"""The model for each vendor whose key is enough, in the order in which they are chosen."""
 
 NO_PROVIDER = (
     "no model provider is configured; name one with `-m provider/model` and a [providers.NAME] "
@@ -67,7 +52,7 @@ class Models:
         self._config = config
         self._env = env
         self._look = look
-        self._providers = {**_builtin(), **config.providers}
+        self._providers = {**KNOWN, **config.providers}
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig]:
@@ -103,17 +88,25 @@ class Models:
         """
         if name := self._configured():
             return self.select(name)
+        without_model: list[str] = []
         for found in await self._look():
             if found.models:
-                return self.select(f"{found.name}/{found.models[0]}")
-        raise NoProvider(NO_PROVIDER)
+                return self._offered(found)
+            without_model.append(f"; {found.name} is running but has no model yet")
+        raise NoProvider(NO_PROVIDER + "".join(without_model))
+
+    def _offered(self, found: Found) -> Selected:
+        """Return the first model of a server, where it was found."""
+        usual = self._providers.get(found.name) or ProviderConfig("openai-chat", found.base_url)
+        self._providers[found.name] = replace(usual, base_url=found.base_url)
+        return self.select(f"{found.name}/{found.models[0]}")
 
     def _configured(self) -> str | None:
         if self._config.model:
             return self._config.model
-        for vendor in VENDORS:
-            if self._key(vendor.config):
-                return f"{vendor.name}/{vendor.model}"
+        for vendor, model in DEFAULT_MODELS.items():
+            if self._key(self._providers[vendor]):
+                return f"{vendor}/{model}"
         for provider, config in self._config.providers.items():
             for model in config.models:
                 return f"{provider}/{model}"
@@ -121,7 +114,7 @@ class Models:
 
     def _endpoint(self, provider: str, config: ProviderConfig) -> Endpoint:
         key = self._key(config)
-        if config.api_key_env and not key and not _is_local(config):
+        if config.api_key_env and not key and not is_loopback(config.base_url):
             raise NoProvider(
                 f"provider {provider} needs its key in the environment variable "
                 f"{config.api_key_env}, which is not set; set it, or choose another model with -m"
@@ -138,24 +131,12 @@ class Models:
         )
 
     def _key(self, config: ProviderConfig) -> str | None:
-        return (self._env.get(config.api_key_env) or None) if config.api_key_env else None
+        key = self._env.get(config.api_key_env, "") if config.api_key_env else ""
+        # A key read from a file often ends with a line break, which no header can carry.
+        return key.strip() or None
 
     def _unknown(self, provider: str) -> str:
         known = ", ".join(sorted(self._providers))
         near = difflib.get_close_matches(provider, self._providers, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         return f"there is no provider {provider!r}; {hint}known are: {known}"
-
-
-def _builtin() -> dict[str, ProviderConfig]:
-    """Return the providers that are there without configuration: vendors and local servers."""
-    local = {
-        server.name: ProviderConfig("openai-chat", f"{server.base_url}/v1") for server in SERVERS
-    }
-    return {**{vendor.name: vendor.config for vendor in VENDORS}, **local}
-
-
-def _is_local(config: ProviderConfig) -> bool:
-    """Tell whether a provider is on this machine, where a key is often named but not needed."""
-    host = urlsplit(config.base_url).hostname or ""
-    return host in {"localhost", "::1"} or host.startswith("127.")

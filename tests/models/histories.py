@@ -1,0 +1,253 @@
+"""Histories as a session makes them, generated and played step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from perdure.history.content import Form, Part, Reasoning, Text, ToolCall, ToolDefinition
+from perdure.history.events import RequestShape
+from perdure.history.items import (
+    AssistantItem,
+    Frame,
+    Item,
+    NoteItem,
+    ResultItem,
+    SummaryItem,
+    SystemItem,
+    UserItem,
+)
+from perdure.models.protocols import wire_protocols
+from perdure.models.transport import Transport
+from perdure.models.types import Lowering, Request, WireProtocol
+from perdure.testing.signature import conversation
+from perdure.testing.wire import ReceivedRequest
+
+ProtocolName = Literal["anthropic", "openai-chat"]
+
+PROTOCOLS = wire_protocols(Transport())
+TOOLS = (
+    ToolDefinition("write", "Write a file.", {"type": "object", "properties": {"path": {}}}),
+    ToolDefinition("read", "Read a file.", {"type": "object"}),
+)
+OWN_CHAT = {
+    "wire": {
+        "output_limit": "max_completion_tokens",
+        "system_role": "developer",
+        "cache_key": True,
+    }
+}
+
+texts = st.text(min_size=1, max_size=12).filter(str.strip)
+any_texts = st.text(max_size=8)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One step: what came before it, and how the model answered; None where it failed."""
+
+    prompts: tuple[str, ...]
+    note: str | None
+    system: str | None
+    outputs: tuple[str, ...]
+    failed_calls: bool
+    parts: tuple[Part, ...] | None
+
+
+class Story(msgspec.Struct, frozen=True):
+    """An epoch: where it goes, what older items it begins with, and its steps."""
+
+    protocol: ProtocolName
+    form: Form
+    baseline: str
+    tools: tuple[ToolDefinition, ...]
+    older: tuple[Item, ...]
+    moves: tuple[Move, ...]
+
+
+arguments = st.sampled_from(
+    ['{"path": "a"}', "{}", "", "{broken", '["list"]', '{"n": 1e2}', "null"]
+)
+call_ids = st.sampled_from(["call_0", "call_1", "toolu_1", "functions.read:0", "x" * 60, "é"])
+tool_names = st.sampled_from(["read", "write", "made up", "", "ns.tool"])
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[Part, ...]:
+    """Parts in any order; the decoders promise ids that are unique within one answer."""
+    parts: list[Part] = []
+    ids = draw(st.lists(call_ids, unique=True, max_size=2))
+    for _ in range(draw(st.integers(0, 2))):
+        text = draw(texts)
+        parts.append(draw(st.sampled_from([Text(text), Reasoning(text), Text(" \n")])))
+    parts += [ToolCall(call, draw(tool_names), draw(arguments)) for call in ids]
+    if draw(st.booleans()):
+        parts.append(Reasoning(draw(any_texts)))
+    return tuple(parts) or (Text("fine"),)
+
+
+@st.composite
+def moves(draw: st.DrawFn) -> Move:
+    return Move(
+        prompts=tuple(draw(st.lists(texts, max_size=2))),
+        note=draw(st.none() | texts),
+        system=draw(st.none() | texts),
+        outputs=(draw(any_texts), draw(any_texts)),
+        failed_calls=draw(st.booleans()),
+        parts=draw(st.one_of(answers(), answers(), st.none())),
+    )
+
+
+@st.composite
+def older_items(draw: st.DrawFn) -> tuple[Item, ...]:
+    """Return what an epoch may find: a summary, then turns of another model and epoch."""
+    items: list[Item] = []
+    if draw(st.booleans()):
+        items.append(SummaryItem(1, draw(texts)))
+    for turn in range(draw(st.integers(0, 2))):
+        items.append(UserItem(10 + turn, f"old{turn}", draw(texts)))
+        parts = draw(answers())
+        parts += (Reasoning("seen", {"type": "thinking", "thinking": "seen", "signature": "old"}),)
+        items.append(AssistantItem(20 + turn, turn, parts, 1, "elsewhere/m"))
+        items += [
+            ResultItem(30 + turn, part.id, part.name, draw(any_texts), "completed")
+            for part in parts
+            if isinstance(part, ToolCall)
+        ]
+    return tuple(items)
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    return Story(
+        protocol=draw(st.sampled_from(["anthropic", "openai-chat"])),
+        form=draw(st.sampled_from(["native", "wrapped"])),
+        baseline=draw(st.sampled_from(["", "You are here."])),
+        tools=draw(st.sampled_from([(), TOOLS])),
+        older=draw(older_items()),
+        moves=tuple(draw(st.lists(moves(), min_size=3, max_size=7))),
+    )
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """One request, the same one lowered from nothing, and the items that it was made of."""
+
+    items: tuple[Item, ...]
+    request: Request
+    afresh: Request
+
+
+class Player:
+    """Plays a story as the runtime does: boundary, request, answer or failure."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.frame = Frame("s1", 2, "here/m", "k7q", story.baseline, story.tools)
+        own = story.protocol == "openai-chat" and story.form == "native"
+        self.shape = RequestShape(
+            protocol=story.protocol,
+            model="claude-opus-5" if story.protocol == "anthropic" else "m",
+            form=story.form,
+            max_output=100,
+            parameters=OWN_CHAT if own else {},
+        )
+        self._items: list[Item] = list(story.older)
+        self._seq = 100
+
+    @property
+    def wire(self) -> WireProtocol:
+        return PROTOCOLS[self.story.protocol]
+
+    def lowering(self) -> Lowering:
+        return self.wire.lowering(self.frame, self.shape)
+
+    def play(self) -> Iterator[Sent]:
+        """Yield the request of every step of the story that takes place."""
+        kept = self.lowering()
+        previous: tuple[int, str] | None = None
+        for number, move in enumerate(self.story.moves):
+            if not self._cross(move):
+                continue
+            request = kept.request(self._items, previous=previous)
+            afresh = self.lowering().request(self._items, previous=previous)
+            yield Sent(tuple(self._items), request, afresh)
+            previous = (request.blocks, request.digest)
+            if move.parts is not None:
+                self._answer(move.parts, request, number)
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _cross(self, move: Move) -> bool:
+        """Append what a boundary admits; return whether there is anything new."""
+        calls = self._open_calls()
+        outcome = "failed" if move.failed_calls else "completed"
+        for call, output in zip(calls, move.outputs, strict=False):
+            self._items.append(ResultItem(self._next(), call.id, call.name, output, outcome))
+        for text in move.prompts:
+            self._items.append(UserItem(self._next(), f"p{self._seq}", text))
+        if move.note is not None:
+            self._items.append(NoteItem(self._next(), move.note))
+        if not calls and not move.prompts and move.note is None:
+            return False
+        if move.system is not None:
+            self._items.append(SystemItem(self._next(), move.system))
+        return True
+
+    def _open_calls(self) -> list[ToolCall]:
+        last = self._items[-1] if self._items else None
+        parts = last.parts if isinstance(last, AssistantItem) else ()
+        return [part for part in parts if isinstance(part, ToolCall)]
+
+    def _answer(self, parts: tuple[Part, ...], request: Request, step: int) -> None:
+        """Append an answer and bind the forms that its request took."""
+        forms = iter(request.forms)
+        for at, item in enumerate(self._items):
+            if isinstance(item, SystemItem) and item.form is None:
+                self._items[at] = replace(item, form=next(forms))
+        assert next(forms, None) is None
+        sealed = tuple(self._sealed(parts, request.body))
+        self._items.append(AssistantItem(self._next(), step, sealed, 2, "here/m"))
+
+    def _sealed(self, parts: Sequence[Part], body: bytes) -> Iterator[Part]:
+        """Bind each piece of reasoning to what stands before it, as the real provider does."""
+        if self.story.protocol == "openai-chat":
+            member = {"member": "reasoning_content"}
+            for part in parts:
+                yield Reasoning(part.text, member) if isinstance(part, Reasoning) else part
+            return
+        received = as_received(body)
+        before = conversation(received)
+        for message in received.json["messages"]:
+            for block in message["content"]:
+                before.add(message["role"], unmarked(block))
+        for part in parts:
+            if isinstance(part, Reasoning):
+                signature = before.sign(part.text)
+                block = {"type": "thinking", "thinking": part.text, "signature": signature}
+                yield Reasoning(part.text, block)
+            else:
+                yield part
+                # What comes later in this answer is signed as the lowering will write it.
+                for block in self._written(part):
+                    before.add("assistant", block)
+
+    def _written(self, part: Part) -> list[dict[str, Any]]:
+        if isinstance(part, Text) and not part.text.strip():
+            return []
+        answer = AssistantItem(9, 9, (part,), 2, "here/m")
+        body = self.lowering().request([UserItem(1, "p", "x"), answer]).body
+        return [unmarked(block) for block in msgspec.json.decode(body)["messages"][-1]["content"]]
+
+
+def as_received(body: bytes) -> ReceivedRequest:
+    """Return a body as the strict provider sees it."""
+    return ReceivedRequest(0, "POST", "/", {}, body, msgspec.json.decode(body))
+
+
+def unmarked(block: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in block.items() if key != "cache_control"}
