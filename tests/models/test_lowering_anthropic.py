@@ -241,7 +241,12 @@ def test_thinking_is_never_marked() -> None:
 
 
 def test_parameters_are_body_members_but_never_replace_our_own() -> None:
-    given = {"thinking": {"type": "adaptive"}, "system": "x", "messages": [], "wire": {}}
+    given: dict[str, Any] = {
+        "thinking": {"type": "adaptive"},
+        "system": "x",
+        "messages": [],
+        "wire": {},
+    }
     found = body(lowering("anthropic", parameters=given).request([prompt("Hi")]))
     assert found["thinking"] == {"type": "adaptive"}
     assert found.keys() == {"model", "max_tokens", "stream", "thinking", "messages"}

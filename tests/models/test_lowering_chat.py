@@ -78,7 +78,7 @@ def test_an_empty_baseline_makes_no_message() -> None:
 
 
 def test_a_configured_parameter_wins_over_a_default() -> None:
-    given = {"stream_options": {}, "temperature": 0.5}
+    given: dict[str, Any] = {"stream_options": {}, "temperature": 0.5}
     found = body(lowering("openai-chat", parameters=given).request([prompt("Hi")]))
     assert found["stream_options"] == {}
     assert found["temperature"] == 0.5

@@ -173,7 +173,7 @@ class Counted(Sequence[Item]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitem__(self, at: int | slice) -> Item | list[Item]:  # type: ignore[override]
+    def __getitem__(self, at: int | slice) -> Item | list[Item]:  # type: ignore[override] - one method for both kinds of index
         found = self.items[at]
         self.read += len(found) if isinstance(found, list) else 1
         return found

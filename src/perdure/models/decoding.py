@@ -68,12 +68,13 @@ def conclude(
     parts = [_mended(part) for part in parts]
     calls = any(isinstance(part, ToolCall) for part in parts)
     words = any(isinstance(part, Text) and part.text.strip() for part in parts)
+    reasoned = any(isinstance(part, Reasoning) for part in parts)
     if not (calls or words) and stop == "refusal":
         said = f": {peer.quote(why)}" if why else ""
         message = f"{peer.provider} declined to answer{said}; change the prompt"
         raise peer.refuse(ContentRefused, message, peer.quote(why))
-    if not (calls or words) and not (parts and stop in ("length", "pause")):
-        raise peer.empty(_why_empty(stop, bool(parts)))
+    if not (calls or words) and not (reasoned and stop in ("length", "pause")):
+        raise peer.empty(_why_empty(stop, reasoned))
     if stop in ("end", "tool_calls"):
         stop = "tool_calls" if calls else "end"
     return Answer(tuple(_unique(parts)), stop, usage)
