@@ -30,6 +30,12 @@ def mark(request: Request) -> tuple[int, str]:
 
 
 @BOTH
+def test_the_first_request_of_an_epoch_has_no_predecessor(protocol: str) -> None:
+    first = lowering(protocol).request([prompt("Hi")])
+    assert (first.prefix, first.cause) == (None, "")
+
+
+@BOTH
 def test_a_longer_history_has_the_last_request_as_its_prefix(protocol: str) -> None:
     conversation = lowering(protocol)
     first = conversation.request([prompt("Hi")])

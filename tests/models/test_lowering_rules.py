@@ -8,7 +8,6 @@ import msgspec
 from hypothesis import HealthCheck, event, given, settings
 
 from perdure.history.items import SystemItem, UserItem
-from perdure.models.types import Request
 from perdure.testing import anthropic_rules, keeps_prefix, openai_chat_rules
 from perdure.testing.wire import Rules
 from tests.models.histories import Player, Sent, Story, as_received, stories
@@ -16,7 +15,7 @@ from tests.models.histories import Player, Sent, Story, as_received, stories
 WRAPPED = "a system message left unanswered by a failed step was wrapped because "
 
 many = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 
 
@@ -72,12 +71,3 @@ def test_nothing_that_a_user_wrote_is_lost(story: Story) -> None:
         for item in step.items:
             if isinstance(item, UserItem | SystemItem):
                 assert msgspec.json.encode(item.text)[1:-1] in body
-
-
-@many
-@given(stories())
-def test_the_first_request_of_an_epoch_has_no_predecessor(story: Story) -> None:
-    for step in requests(story)[:1]:
-        first: Request = step.request
-        assert first.prefix is None
-        assert first.cause == ""

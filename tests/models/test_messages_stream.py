@@ -135,7 +135,7 @@ def test_usage_adds_cached_input_and_takes_the_last_counts() -> None:
         cache_creation_input_tokens=30,
         output_tokens=1,
     )
-    last = {
+    last: dict[str, Any] = {
         "output_tokens": 9,
         "input_tokens": None,
         "output_tokens_details": {"thinking_tokens": 4},

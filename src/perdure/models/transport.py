@@ -8,6 +8,7 @@ import re
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Mapping
+from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ STREAM_LIMIT = 256 * 1024 * 1024
 
 _ERROR_LIMIT = 64 * 1024
 _ERROR_PATIENCE = 10.0
+_DRAIN_PATIENCE = 0.1
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -99,20 +101,20 @@ class Transport:
         try:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             await self._accept(post, response, kind)
+            body = _Body(post.peer, response, silence)
             if kind.endswith("json"):
-                data = await _read(response, LIMIT, silence)
-                for piece in _whole(post.peer, data, kind, decoder):
+                for piece in _whole(post.peer, await body.read(LIMIT), kind, decoder):
                     yield piece
             else:
                 reader = EventReader(post.peer)
-                body = _Body(post.peer, response, decoder, silence)
-                while chunk := await body.next():
+                while chunk := await body.next(decoder):
                     for event in reader.feed(chunk):
                         for piece in decoder.feed(event):
                             yield piece
                 for piece in _rest(post.peer, reader, kind, decoder):
                     yield piece
             yield decoder.finish()
+            await body.drain()
         finally:
             with anyio.move_on_after(2, shield=True):
                 await response.aclose()
@@ -157,8 +159,9 @@ class Transport:
             moved = f"the address has moved to {response.headers.get('location', 'elsewhere')}"
             raise failure(post.peer, Report(status, "", moved))
         if not 200 <= status < 300:
-            body = await _read_error(post.peer, response)
-            raise failure(post.peer, response_report(status, body, self._retry_after(response)))
+            patience = _Silence(post.peer, _ERROR_PATIENCE)
+            words = await _Body(post.peer, response, patience).read(_ERROR_LIMIT)
+            raise failure(post.peer, response_report(status, words, self._retry_after(response)))
         if kind == "text/html":
             raise post.peer.broken("it answered with text/html instead of an event stream")
 
@@ -204,37 +207,57 @@ class _Silence:
 
 
 class _Body:
-    """The bytes of a stream, until the answer is over or nothing more can come."""
+    """The bytes of a response, read within a bound of silence."""
 
-    def __init__(
-        self, peer: Peer, response: httpx2.Response, decoder: Decoder, silence: _Silence
-    ) -> None:
+    def __init__(self, peer: Peer, response: httpx2.Response, silence: _Silence) -> None:
         self._peer = peer
         self._chunks = response.aiter_bytes()
-        self._decoder = decoder
         self._silence = silence
         self._total = 0
 
-    async def next(self) -> bytes:
-        """Return the next bytes, none at the end.
+    async def next(self, decoder: Decoder) -> bytes:
+        """Return the next bytes, none when the answer is over or nothing more can come.
 
         A connection that breaks or falls silent after a whole answer has done no harm.
         """
         import httpx2  # already loaded by the request
 
-        self._silence.heard(self._decoder.progress)
-        if self._decoder.is_over or self._total > STREAM_LIMIT:
+        self._silence.heard(decoder.progress)
+        if decoder.is_over or self._total > STREAM_LIMIT:
             return b""
         try:
             chunk = await self._silence.wait(anext(self._chunks, b""))
         except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream) as error:
-            if self._decoder.is_whole:
+            if decoder.is_whole:
                 return b""
             if isinstance(error, SilentStream):
                 raise
             raise self._peer.broken(f"the connection broke, {_reason(error)}") from error
         self._total += len(chunk)
         return chunk
+
+    async def read(self, limit: int) -> bytes:
+        """Return what comes, up to a limit, until it ends, breaks or falls silent."""
+        import httpx2  # already loaded by the request
+
+        data = bytearray()
+        try:
+            while len(data) < limit and (
+                chunk := await self._silence.wait(anext(self._chunks, b""))
+            ):
+                data += chunk
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream):
+            pass
+        return bytes(data[:limit])
+
+    async def drain(self) -> None:
+        """Read the little that follows a whole answer, so that the connection can be kept."""
+        import httpx2  # already loaded by the request
+
+        with suppress(httpx2.HTTPError, httpx2.StreamError, OSError):
+            with anyio.move_on_after(_DRAIN_PATIENCE):
+                while await anext(self._chunks, b""):
+                    pass
 
 
 def _rest(peer: Peer, reader: EventReader, kind: str, decoder: Decoder) -> list[Piece]:
@@ -260,25 +283,6 @@ def _whole(peer: Peer, body: bytes, kind: str, decoder: Decoder) -> list[Piece]:
     if not decoder.is_whole:
         raise peer.broken(f"it answered with {kind} that is no answer instead of an event stream")
     return pieces
-
-
-async def _read(response: httpx2.Response, limit: int, silence: _Silence) -> bytes:
-    """Read a body up to a limit, within one silence."""
-    chunks = response.aiter_bytes()
-    data = bytearray()
-    while len(data) < limit and (chunk := await silence.wait(anext(chunks, b""))):
-        data += chunk
-    return bytes(data[:limit])
-
-
-async def _read_error(peer: Peer, response: httpx2.Response) -> bytes:
-    """Read what there is of an error body; its status says enough without it."""
-    import httpx2  # already loaded by the request
-
-    try:
-        return await _read(response, _ERROR_LIMIT, _Silence(peer, _ERROR_PATIENCE))
-    except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream):
-        return b""
 
 
 def _headers(post: Post) -> dict[str, str]:

@@ -1,0 +1,167 @@
+"""What is known of a model before anything is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from perdure.errors import ConfigurationError
+from perdure.history.content import Form
+from perdure.models.catalog import Overrides, is_own, profile
+from perdure.models.types import ModelProfile
+from perdure.testing.anthropic_models import system_entries
+
+ANTHROPIC = "https://api.anthropic.com"
+OPENAI = "https://api.openai.com/v1"
+LOCAL = "http://127.0.0.1:11434/v1"
+
+CLAUDES = [
+    "claude-opus-4-8",
+    "claude-opus-5",
+    "claude-opus-5-5",
+    "claude-opus-5-5-20261014",
+    "claude-fable-5",
+    "claude-fable-5-1",
+    "claude-fable-5-2",
+    "claude-mythos-5",
+    "claude-mythos-5-2",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+    "claude-haiku-5-5-20261001",
+    "claude-sonnet-5",
+    "claude-opus-4-7",
+    "claude-opus-4-5-20251101",
+    "claude-sonnet-4-6",
+    "claude-haiku-4-5",
+    "claude-mythos-preview",
+    "claude-3-5-haiku-latest",
+    "claude-opus-6",
+    "claude-opus-50",
+]
+
+
+def known(model: str, base_url: str, protocol: str, given: Overrides | None = None) -> ModelProfile:
+    return profile("acme", model, base_url, protocol, given)
+
+
+def form(model: str, base_url: str, protocol: str) -> Form:
+    return known(model, base_url, protocol).system_messages
+
+
+@pytest.mark.parametrize("model", CLAUDES)
+def test_the_forms_at_anthropic_are_those_that_its_models_obey(model: str) -> None:
+    # The strict provider has its own table, made from the documentation independently.
+    expected = "native" if system_entries(model) == "native" else "wrapped"
+    assert form(model, ANTHROPIC, "anthropic") == expected
+
+
+@pytest.mark.parametrize(
+    "url", [LOCAL, "https://gateway.example.com", "https://api.anthropic.com.x"]
+)
+def test_a_compatible_vendor_gets_wrapped_messages(url: str) -> None:
+    assert form("claude-opus-5", url, "anthropic") == "wrapped"
+    assert form("gpt-6.1-sol", url, "openai-chat") == "wrapped"
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("gpt-6.1-sol", "native"),
+        ("gpt-6-luna", "native"),
+        ("gpt-5.6-terra", "native"),
+        ("gpt-5", "native"),
+        ("gpt-5.4-2026-03-05", "native"),
+        ("gpt-5.2-chat-latest", "native"),
+        ("gpt-4.1-mini", "native"),
+        ("gpt-4o", "native"),
+        ("o3", "native"),
+        ("o1-mini", "wrapped"),
+        ("gpt-4", "wrapped"),
+        ("gpt-3.5-turbo", "wrapped"),
+        ("novel", "wrapped"),
+    ],
+)
+def test_the_forms_at_openai(model: str, expected: str) -> None:
+    assert form(model, OPENAI, "openai-chat") == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "url", "protocol", "window", "output", "is_known"),
+    [
+        ("claude-opus-5-5", ANTHROPIC, "anthropic", 1_000_000, 128_000, True),
+        ("claude-haiku-4-5", ANTHROPIC, "anthropic", 200_000, 64_000, True),
+        ("claude-haiku-4-5", LOCAL, "anthropic", 200_000, 64_000, True),
+        ("claude-novel-9", ANTHROPIC, "anthropic", 200_000, 32_000, False),
+        ("glm-9", LOCAL, "anthropic", 32_768, 4_096, False),
+        ("gpt-6.1-sol", OPENAI, "openai-chat", 1_050_000, 128_000, True),
+        ("gpt-4o-mini", OPENAI, "openai-chat", 128_000, 16_384, True),
+        ("novel", OPENAI, "openai-chat", 128_000, 16_384, False),
+        ("qwen3", LOCAL, "openai-chat", 32_768, 4_096, False),
+        ("gpt-6.1-sol", LOCAL, "openai-chat", 32_768, 4_096, False),
+    ],
+)
+def test_window_and_output_limit_are_those_of_the_table_or_conservative(
+    model: str, url: str, protocol: str, window: int, output: int, is_known: bool
+) -> None:
+    found = known(model, url, protocol)
+    assert (found.context_window, found.max_output) == (window, output)
+    assert found.known is is_known
+
+
+def test_configuration_wins_over_the_catalog() -> None:
+    given = Overrides(1000, 900, "wrapped", {"temperature": 0.5})
+    found = known("claude-opus-5", ANTHROPIC, "anthropic", given)
+    assert (found.context_window, found.max_output) == (1000, 900)
+    assert found.system_messages == "wrapped"
+    assert found.parameters == {"temperature": 0.5}
+    assert known("x", LOCAL, "anthropic", Overrides(system_messages="native")).system_messages == (
+        "native"
+    )
+
+
+def test_a_small_configured_window_leaves_room_for_the_question() -> None:
+    assert known("qwen3", LOCAL, "openai-chat", Overrides(2048)).max_output == 1024
+
+
+def test_openais_own_conventions_are_not_tried_on_others() -> None:
+    own = {"output_limit": "max_completion_tokens", "system_role": "developer", "cache_key": True}
+    assert known("gpt-6.1-sol", OPENAI, "openai-chat").parameters == {"wire": own}
+    assert known("gpt-4o", OPENAI, "openai-chat").parameters == {
+        "wire": {**own, "system_role": "system"}
+    }
+    assert known("gpt-6.1-sol", LOCAL, "openai-chat").parameters == {}
+
+
+def test_conventions_can_be_configured_one_by_one() -> None:
+    given = Overrides(parameters={"wire": {"cache_key": False}, "seed": 1})
+    assert known("gpt-6.1-sol", OPENAI, "openai-chat", given).parameters == {
+        "wire": {
+            "output_limit": "max_completion_tokens",
+            "system_role": "developer",
+            "cache_key": False,
+        },
+        "seed": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"messages": []}, r"providers\.acme\.models\.m\.parameters\.messages is set by Perdure"),
+        ({"stream": False}, r"parameters\.stream is set by Perdure itself; remove it"),
+        ({"wire": {"novel": 1}}, r"providers\.acme\.models\.m\.parameters\.wire is not valid"),
+        ({"wire": "x"}, r"parameters\.wire is not valid"),
+    ],
+)
+def test_parameters_that_cannot_be_sent_are_named(
+    parameters: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        known("m", LOCAL, "openai-chat", Overrides(parameters=parameters))
+
+
+def test_only_the_vendors_host_is_its_own() -> None:
+    assert is_own("https://api.anthropic.com", "anthropic")
+    assert is_own("https://eu.api.openai.com/v1", "openai-chat")
+    assert not is_own("https://api.openai.com/v1", "anthropic")
+    assert not is_own("https://notapi.openai.com.evil.example", "openai-chat")
+    assert not is_own("", "anthropic")
