@@ -19,11 +19,13 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import cast
 
 import apsw
 
 from perdure.clock import SystemClock
 from perdure.history import events as ev
+from perdure.store.database import Connection
 from perdure.store.schema import PAGE_SIZE
 from perdure.store.sqlite import open_sqlite
 
@@ -38,7 +40,7 @@ class Bare:
         self._queue: queue.SimpleQueue[tuple[int, int, asyncio.Future[None]] | None] = (
             queue.SimpleQueue()
         )
-        self._connection = apsw.Connection(str(path))
+        self._connection = cast("Connection", apsw.Connection(str(path)))
         for statement in (
             f"PRAGMA page_size = {PAGE_SIZE}",
             "PRAGMA journal_mode = WAL",
