@@ -23,74 +23,68 @@ SEQ_BITS = 32
 MOST_EVENTS = (1 << SEQ_BITS) - 1
 """The greatest seq that a session can reach."""
 
-
-def _first(connection: Connection) -> None:
-    run = connection.execute
-    run(
-        """
-        CREATE TABLE session (
-            number INTEGER PRIMARY KEY,
-            id TEXT NOT NULL UNIQUE,
-            title TEXT NOT NULL DEFAULT '',
-            directory TEXT NOT NULL DEFAULT '',
-            model TEXT NOT NULL DEFAULT '',
-            outcome TEXT NOT NULL DEFAULT '',
-            pending INTEGER NOT NULL DEFAULT 0,
-            created INTEGER NOT NULL,
-            updated INTEGER NOT NULL,
-            last_seq INTEGER NOT NULL DEFAULT 0,
-            control_seq INTEGER NOT NULL DEFAULT 0,
-            token INTEGER NOT NULL DEFAULT 0,
-            owner TEXT NOT NULL DEFAULT '',
-            holder INTEGER
-        ) STRICT
-        """
-    )
-    run("CREATE TABLE kind (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT")
+_FIRST = (
+    """
+    CREATE TABLE session (
+        number INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        title TEXT NOT NULL DEFAULT '',
+        directory TEXT NOT NULL DEFAULT '',
+        model TEXT NOT NULL DEFAULT '',
+        outcome TEXT NOT NULL DEFAULT '',
+        pending INTEGER NOT NULL DEFAULT 0,
+        created INTEGER NOT NULL,
+        updated INTEGER NOT NULL,
+        last_seq INTEGER NOT NULL DEFAULT 0,
+        control_seq INTEGER NOT NULL DEFAULT 0,
+        token INTEGER NOT NULL DEFAULT 0,
+        owner TEXT NOT NULL DEFAULT '',
+        holder INTEGER
+    ) STRICT
+    """,
+    "CREATE TABLE kind (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT",
     # The key of an event is its place in the tree, so a session's events lie together and no
     # index is written beside them.
-    run(
-        """
-        CREATE TABLE event (
-            place INTEGER PRIMARY KEY,
-            kind INTEGER NOT NULL,
-            time INTEGER NOT NULL,
-            data TEXT NOT NULL
-        ) STRICT
-        """
-    )
-    run(
-        """
-        CREATE TABLE prompt (
-            id TEXT PRIMARY KEY,
-            session INTEGER NOT NULL,
-            seq INTEGER NOT NULL,
-            state TEXT NOT NULL
-        ) STRICT, WITHOUT ROWID
-        """
-    )
-    run(
-        """
-        CREATE TABLE snapshot (
-            session INTEGER NOT NULL,
-            key TEXT NOT NULL,
-            entry TEXT NOT NULL,
-            PRIMARY KEY (session, key)
-        ) STRICT, WITHOUT ROWID
-        """
-    )
-    run(
-        """
-        CREATE TABLE holder (
-            number INTEGER PRIMARY KEY,
-            host TEXT NOT NULL,
-            pid INTEGER NOT NULL,
-            started INTEGER NOT NULL,
-            lease REAL NOT NULL,
-            beat INTEGER NOT NULL
-        ) STRICT
-        """
-    )
+    """
+    CREATE TABLE event (
+        place INTEGER PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        time INTEGER NOT NULL,
+        data TEXT NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE prompt (
+        id TEXT PRIMARY KEY,
+        session INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        state TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE snapshot (
+        session INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        entry TEXT NOT NULL,
+        PRIMARY KEY (session, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE holder (
+        number INTEGER PRIMARY KEY,
+        host TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        started INTEGER NOT NULL,
+        lease REAL NOT NULL,
+        beat INTEGER NOT NULL
+    ) STRICT
+    """,
+)
+
+
+def _first(connection: Connection) -> None:
+    for statement in _FIRST:
+        connection.execute(statement)
 
 
 MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
