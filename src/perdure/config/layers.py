@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast, get_args
 
 import msgspec
@@ -17,6 +18,7 @@ from perdure.config.schema import (
     ModelConfig,
     OnMove,
     Permission,
+    PluginOptions,
     ProtocolName,
     ProviderConfig,
     ToolOptions,
@@ -54,6 +56,7 @@ _FIELDS: Mapping[str, Reader] = {
     "permissions": each(values.tool_name, values.one_of(*get_args(Permission))),
     "instructions": table({"project": values.flag, "claude_md": values.flag}),
     "tools": table({"allowed_paths": values.directories}),
+    "plugins": table({"paths": values.files, "disabled": values.plugin_names}),
 }
 _NEEDED = {
     "protocol": f"one of {', '.join(_PROTOCOLS)}",
@@ -76,12 +79,20 @@ def protected(content: Mapping[str, object]) -> frozenset[str]:
     return frozenset(content) & (frozenset(_FIELDS) - _HARMLESS)
 
 
-def layer(content: object, file: str, env: Mapping[str, str], *, trusted: bool = True) -> Layer:
+def layer(
+    content: object,
+    file: str,
+    env: Mapping[str, str],
+    *,
+    trusted: bool = True,
+    directory: Path | None = None,
+) -> Layer:
     """Check what one file says; raise ConfigurationError for a wrong key or value.
 
-    Where `trusted` is False, the protected keys are left out, unread, and listed.
+    Where `trusted` is False, the protected keys are left out, unread, and listed. Paths may be
+    relative to the `directory` that the file lies in.
     """
-    where = Where(file, env)
+    where = Where(file, env, directory=directory)
     found = as_table(content, where)
     for key in found:
         if key not in _FIELDS:
@@ -114,6 +125,7 @@ def combine(layers: Sequence[Layer]) -> Config:
         permissions=merged.get("permissions", {}),
         instructions=InstructionOptions(**merged.get("instructions", {})),
         tools=ToolOptions(**merged.get("tools", {})),
+        plugins=PluginOptions(**merged.get("plugins", {})),
         origins={dotted(keys): file for keys, file in origins.items()},
         ignored=tuple(ignored for each_layer in layers for ignored in each_layer.ignored),
     )

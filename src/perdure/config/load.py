@@ -35,7 +35,7 @@ def load(directory: str | Path, env: Mapping[str, str]) -> Config:
     location = find_project(directory)
     user = config_dir(env) / USER_FILE
     content = read(user)
-    layers = [] if content is None else [layer(content, shown(user), env)]
+    layers = [] if content is None else [_layer(content, user, env)]
     return combine([*layers, *_project_layers(location, env)])
 
 
@@ -66,7 +66,11 @@ def _project_layers(location: Location, env: Mapping[str, str]) -> list[Layer]:
     found = [(file, content) for file in files if (content := read(file)) is not None]
     # The list of trusted projects is looked at only where it decides something.
     trusted = any(protected(content) for _, content in found) and is_trusted(location.project, env)
-    return [layer(content, shown(file), env, trusted=trusted) for file, content in found]
+    return [_layer(content, file, env, trusted=trusted) for file, content in found]
+
+
+def _layer(content: object, file: Path, env: Mapping[str, str], *, trusted: bool = True) -> Layer:
+    return layer(content, shown(file), env, trusted=trusted, directory=file.parent)
 
 
 def _bytes(file: Path) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from perdure.config.location import shown
@@ -16,11 +17,15 @@ Name = Callable[[str], str | None]
 
 
 class Where(NamedTuple):
-    """A place in a configuration: the file, the environment, the keys down to the value."""
+    """A place in a configuration: the file, the environment, the keys down to the value.
+
+    `directory` is where the file lies, None for what is given by a program.
+    """
 
     file: str
     env: Mapping[str, str]
     keys: tuple[str, ...] = ()
+    directory: Path | None = None
 
     def at(self, key: str) -> Where:
         """Return the place of a key below this one."""

@@ -71,6 +71,17 @@ class ToolOptions(msgspec.Struct, frozen=True):
     allowed_paths: tuple[Path, ...] = ()
 
 
+class PluginOptions(msgspec.Struct, frozen=True):
+    """Which plugins are loaded.
+
+    `paths` are Python files, absolute. `disabled` are the names of plugins that are left out,
+    wherever they come from.
+    """
+
+    paths: tuple[Path, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
 class Ignored(msgspec.Struct, frozen=True):
     """A key that does not count because its file belongs to a project that is not trusted."""
 
@@ -94,5 +105,6 @@ class Config(msgspec.Struct, frozen=True):
     permissions: Mapping[str, Permission] = {}
     instructions: InstructionOptions = InstructionOptions()
     tools: ToolOptions = ToolOptions()
+    plugins: PluginOptions = PluginOptions()
     origins: Mapping[str, str] = {}
     ignored: tuple[Ignored, ...] = ()

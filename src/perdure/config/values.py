@@ -13,6 +13,7 @@ from perdure.config.paths import home_dir
 from perdure.config.reading import Reader, Where
 
 _PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_PLUGIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _TOOL = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
@@ -139,6 +140,40 @@ def directories(value: object, where: Where) -> tuple[Path, ...]:
     return tuple(_directory(item, where) for item in cast("list[object]", value))
 
 
+def files(value: object, where: Where) -> tuple[Path, ...]:
+    """Take a list of files: absolute, below `~/`, or relative to the file that lists them."""
+    if not isinstance(value, (list, tuple)):
+        raise where.error("must be a list of paths")
+    listed = [_file(item, where) for item in cast("list[object]", value)]
+    return tuple(dict.fromkeys(listed))
+
+
+def _file(value: object, where: Where) -> Path:
+    name = text(value, where) if isinstance(value, str) else ""
+    if not name:
+        raise where.error("must be a list of paths")
+    if name.startswith("~/"):
+        path = home_dir(where.env) / name[2:]
+    elif name.startswith("/") or where.directory is None:
+        path = Path(name)
+    else:
+        path = where.directory / name
+    if not path.is_absolute():
+        raise where.error('must list paths that begin with "/" or "~/", since no file says it')
+    return Path(os.path.normpath(path))
+
+
+def plugin_names(value: object, where: Where) -> tuple[str, ...]:
+    """Take a list of names of plugins."""
+    if not isinstance(value, (list, tuple)):
+        raise where.error("must be a list of names")
+    names = cast("list[object]", value)
+    for name in names:
+        if not isinstance(name, str) or plugin_name(name):
+            raise where.error(f"must list names of plugins: each is {plugin_name('')}")
+    return tuple(cast("list[str]", names))
+
+
 def _directory(value: object, where: Where) -> Path:
     name = text(value, where) if isinstance(value, str) else ""
     if name == "~" or name.startswith("~/"):
@@ -156,6 +191,13 @@ def provider_name(key: str) -> str | None:
 def model_name(key: str) -> str | None:
     """Whatever a provider calls its models."""
     return None if key and key.isprintable() and " " not in key else "printable, without spaces"
+
+
+def plugin_name(key: str) -> str | None:
+    """A name that can begin the keys of Context Sources and the names of tools."""
+    if _PLUGIN.fullmatch(key):
+        return None
+    return "1 to 40 lower case letters, digits, '_' and '-', the first a letter or digit"
 
 
 def tool_name(key: str) -> str | None:
