@@ -22,6 +22,7 @@ FLOORS = (
     ("store",),
     ("config",),
     ("sources", "instructions", "models", "tools"),
+    ("plugins",),
     ("session",),
     ("runtime",),
     ("", "cli", "testing", "demo"),
