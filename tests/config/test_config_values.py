@@ -224,7 +224,17 @@ anything = st.recursive(
     max_leaves=12,
 )
 keys = st.sampled_from(
-    "model timezone step_limit providers permissions instructions tools plugins x".split()
+    [
+        "model",
+        "timezone",
+        "step_limit",
+        "providers",
+        "permissions",
+        "instructions",
+        "tools",
+        "plugins",
+        "x",
+    ]
 )
 
 
