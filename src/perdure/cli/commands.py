@@ -8,6 +8,7 @@ import click
 
 COMMANDS = {
     "context": ("perdure.cli.context", "Show what the model has been told, beside what holds now."),
+    "demo": ("perdure.cli.demo", "Watch one session run, with no key and no network."),
     "doctor": ("perdure.cli.doctor", "Show what is in effect and what is broken."),
     "events": ("perdure.cli.log", "Print the event log of a session as JSON lines."),
     "request": ("perdure.cli.log", "Print the exact request body of a step."),

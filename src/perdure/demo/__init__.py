@@ -1,0 +1,1 @@
+"""`perdure demo`: one session on a scripted model, with all that can happen to it."""
