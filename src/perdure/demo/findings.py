@@ -28,10 +28,10 @@ class Change(msgspec.Struct, frozen=True):
 class Evidence(msgspec.Struct, frozen=True):
     """All that the claims are judged by.
 
-    `log` is that of the `session`, read from the database; `requests` are those that the provider received, `refused`
-    how many of them it refused. By step: `changes` is what the demo did between the last step and
-    this one, `rebuilt` the facts of its moment as one text. `killed` says whether the process
-    ended by SIGKILL, `releases` how often the command that it ran then had its effect.
+    `log` is that of the `session`, read from the database; `requests` are those that the provider
+    received, `refused` how many of them it refused. By step: `changes` is what the demo did between
+    the last step and this one, `rebuilt` the facts of its moment as one text. `killed` says whether
+    the process ended by SIGKILL, `releases` how often the command that it ran then had its effect.
     """
 
     session: str
