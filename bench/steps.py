@@ -55,7 +55,6 @@ async def one_step(session: Session, number: int) -> tuple[float, int]:
 
 async def main(steps: int) -> None:
     """Measure and print."""
-    costs: list[tuple[float, int]] = []
     with answering() as port, tempfile.TemporaryDirectory() as root:
         config = {
             "model": "bench/model",
@@ -65,8 +64,7 @@ async def main(steps: int) -> None:
         }
         async with Runtime.open(Path(root) / "sessions.db", config=config) as runtime:
             session = await runtime.create_session(directory=root)
-            for number in range(steps + AROUND):
-                costs.append(await one_step(session, number))
+            costs = [await one_step(session, number) for number in range(steps + AROUND)]
     print(f"{'at step':>8} {'CPU ms':>8} {'bytes written':>14}   (medians of {2 * AROUND} steps)")
     for at in (50, steps // 2, steps):
         near = costs[at - AROUND : at + AROUND]
