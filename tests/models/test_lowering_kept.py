@@ -84,6 +84,13 @@ def test_a_block_that_moves_into_another_message_is_a_break(protocol: str) -> No
     assert lowering(protocol).request(moved, previous=mark(first)).prefix is False
 
 
+def test_two_answers_in_a_row_are_not_the_same_as_one_with_both_blocks() -> None:
+    two = lowering("anthropic").request([prompt("Hi"), answer("a"), answer("b"), prompt("Go")])
+    one = lowering("anthropic").request([prompt("Hi"), answer("a", "b"), prompt("Go")])
+    assert two.blocks == one.blocks
+    assert two.digest != one.digest
+
+
 @BOTH
 @pytest.mark.parametrize("parameters", [{"tool_choice": "none"}, {"thinking": {"type": "on"}}])
 def test_a_parameter_that_keys_the_cache_belongs_to_the_head(
@@ -145,6 +152,16 @@ def test_extra_items_are_sent_but_not_kept(protocol: str) -> None:
     assert extra.prefix is True
     assert body(extra)["messages"][-1]["content"][0]["text"] == "Summarize."
     assert conversation.request(items) == plain
+
+
+@BOTH
+def test_calls_in_extra_items_take_no_id_away(protocol: str) -> None:
+    conversation = lowering(protocol)
+    items = [prompt("Hi"), answer(call("t1")), result("t1")]
+    extra = [answer(call("t1"), seq=9), result("t1")]
+    first = conversation.request(items, extra)
+    assert b'"t1_9_0"' in first.body
+    assert conversation.request(items, extra) == first
 
 
 @BOTH
