@@ -43,7 +43,7 @@ class Registry:
     name, the files of the configuration. Of two with one name only the first is loaded.
 
     Each is loaded once for all sessions, by `prepare`; what holds for a session is seen by `view`
-    and `hold`. They show the whole of what a plugin's last load registered, or nothing if it failed.
+    and `hold`: the whole of what a plugin's last load registered, or nothing if it failed.
     Nothing that a plugin does raises here: what went wrong is in `PluginView.diagnostics` and is
     logged once. Leaving the registry's context closes every scope.
     """
