@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, cast
 
 import msgspec
+
+DEPTH = 100
+"""How many values may lie inside one another. Much deeper ones could be read but not written."""
 
 _verbatim = msgspec.json.Encoder()
 _sorted = msgspec.json.Encoder(order="deterministic")
@@ -22,11 +26,16 @@ def canonical(value: object) -> bytes:
 
 
 def parse(data: str | bytes) -> Any:
-    """Return the value of a JSON text, or None where it is not one.
+    """Return the value of a JSON text, or None where it is not one or nested too deeply.
 
     Half a surrogate pair is let through, since some servers cut an emoji in two; `mend` it
     before use.
     """
+    value = _read(data)
+    return None if _is_deep(value) else value
+
+
+def _read(data: str | bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, RecursionError):
@@ -35,6 +44,22 @@ def parse(data: str | bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError):
         return None
+
+
+def _is_deep(value: Any) -> bool:
+    """Tell whether a value has more than `DEPTH` levels; walks them without recursion."""
+    level = [value]
+    for _ in range(DEPTH):
+        level = [inner for each in level for inner in _inside(each)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).values()
+    return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
 def parse_object(data: str | bytes) -> dict[str, Any] | None:

@@ -233,24 +233,33 @@ class HistoryLowering:
         return HISTORY_CHANGED
 
     def _body(self, tail: Page) -> bytes:
-        """Join the kept bytes with the new ones and put the cache markers in."""
-        page = Page(self._start)
-        page.append(self._page)
-        page.append(tail)
-        comma = b"" if self._dialect.head.endswith(b"[") or not page.data else b","
-        marks = sorted({page.anchor, page.end} - {0}) if self._dialect.marker else []
-        pieces: list[bytes | memoryview] = [self._dialect.head, comma]
-        with memoryview(page.data) as data:
-            for begin, end in zip([0, *marks], marks, strict=False):
-                pieces += [data[begin:end], self._dialect.marker]
-            pieces += [data[marks[-1] if marks else 0 :], b"]}"]
-            return b"".join(pieces)
+        """Join the kept bytes with the new ones, copying them once, and put the markers in."""
+        settled, marker, head = self._page, self._dialect.marker, self._dialect.head
+        kept = {0 if tail.anchor else settled.anchor, 0 if tail.end else settled.end}
+        pieces: list[bytes | memoryview] = [head]
+        comma = b"" if head.endswith(b"[") else b","
+        for page, places in ((settled, kept), (tail, {tail.anchor, tail.end})):
+            if page.data:
+                pieces.append(comma)
+                pieces += _marked(page.data, sorted(places - {0}) if marker else [], marker)
+                comma = b","
+        return b"".join([*pieces, b"]}"])
 
 
 def wrapped(marker: str, text: str) -> str:
     """Return a System Message as the element that only the runtime can write."""
     name = f"system-message-{marker}"
     return f"<{name}>\n{text}\n</{name}>"
+
+
+def _marked(data: bytearray, places: Sequence[int], marker: bytes) -> Iterator[bytes | memoryview]:
+    """Yield data with a marker at each place."""
+    view, written = memoryview(data), 0
+    for place in places:
+        yield view[written:place]
+        yield marker
+        written = place
+    yield view[written:]
 
 
 def _runs(
