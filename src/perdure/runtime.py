@@ -23,6 +23,7 @@ from perdure.history import events as ev
 from perdure.history.items import Item
 from perdure.history.state import SessionState, fold
 from perdure.models.transport import Transport
+from perdure.plugins import Plugin, Registry, Taken
 from perdure.session.attempts import RetryPolicy
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
@@ -37,6 +38,7 @@ from perdure.session.workplace import Surroundings, Workplaces
 from perdure.sources import check_entry
 from perdure.store.contract import Guard, SessionRow, Store
 from perdure.store.sqlite import open_sqlite
+from perdure.tools import builtin_tools
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 
@@ -54,15 +56,18 @@ class Runtime:
     """Sessions over one store, worked on by this process.
 
     Open it with `Runtime.open`; leaving the context interrupts what still runs, settles it and
-    closes the store. Pending prompts stay for the next time.
+    closes the store. Pending prompts stay for the next time. `plugins` is the registry of its
+    plugins, to add, reload and remove them.
     """
 
     def __init__(
         self,
         equipment: Equipment,
         coordinator: Coordinator,
+        plugins: Registry,
         ids: Ids,
     ) -> None:
+        self.plugins = plugins
         self._equipment = equipment
         self._coordinator = coordinator
         self._ids = ids
@@ -74,6 +79,7 @@ class Runtime:
         store: str | Path | Store,
         *,
         config: Config | Mapping[str, Any] | None = None,
+        plugins: Iterable[Plugin] = (),
         sources: Iterable[Source[Any] | SystemContext] = (),
         tools: Iterable[Tool[Any]] = (),
         providers: Mapping[str, ProviderConfig | Mapping[str, Any]] | None = None,
@@ -87,23 +93,29 @@ class Runtime:
 
         `store` is a path of a SQLite database or a Store of your own. `config` is a Config or a
         mapping shaped like `perdure.toml`; without it, the files and environment variables that
-        the command line reads are read for each session's directory. `sources` and `tools` come on
-        top of the built-in ones, `providers` on top of the configured ones. `ask` answers
-        permission questions; without it, `ask` means deny. Raises StoreError and
-        ConfigurationError.
+        the command line reads are read for each session's directory. `plugins` come before those
+        that are installed or configured. `sources` and `tools` come on top of the built-in ones,
+        `providers` on top of the configured ones. `ask` answers permission questions; without it,
+        `ask` means deny. Raises StoreError and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
-        async with _opened(store, clock) as opened, Transport() as transport:
+        contexts, own_tools = tuple(_contexts(sources)), tuple(tools)
+        async with (
+            _opened(store, clock) as opened,
+            Transport() as transport,
+            Registry(plugins, taken=_taken(contexts, own_tools)) as registry,
+        ):
             around = Surroundings(
                 config=config,
                 providers=_provider_configs(providers or {}),
                 env=dict(os.environ) if environ is None else environ,
-                sources=tuple(_contexts(sources)),
-                tools=tuple(tools),
+                sources=contexts,
+                tools=own_tools,
                 ask=ask,
                 clock=clock,
                 transport=transport,
                 outputs=_outputs_beside(store),
+                plugins=registry,
             )
             equipment = Equipment(
                 store=opened,
@@ -117,7 +129,7 @@ class Runtime:
             failure: Exception | None = None
             async with anyio.create_task_group() as group:
                 try:
-                    yield cls(equipment, Coordinator(equipment, group), ids)
+                    yield cls(equipment, Coordinator(equipment, group), registry, ids)
                 except Exception as error:  # noqa: BLE001 - raised again, outside of the group
                     failure = error
                 group.cancel_scope.cancel()
@@ -410,6 +422,14 @@ def _provider_configs(
 
 def _is_config(provider: ProviderConfig | Mapping[str, Any]) -> TypeIs[ProviderConfig]:
     return isinstance(provider, ProviderConfig)
+
+
+def _taken(contexts: Iterable[SystemContext], tools: Iterable[Tool[Any]]) -> Taken:
+    """Return the names that no plugin may have."""
+    return Taken(
+        keys=frozenset(key for context in contexts for key in context.keys),
+        tools=frozenset(tool.name for tool in (*builtin_tools(), *tools)),
+    )
 
 
 def _contexts(sources: Iterable[Source[Any] | SystemContext]) -> Iterable[SystemContext]:

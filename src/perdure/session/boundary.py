@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from perdure.errors import StaleBoundary
 from perdure.history.events import (
     Event,
     Note,
     PromptPromoted,
     StepStarted,
 )
-from perdure.history.state import SessionState
 from perdure.models.types import Request
+from perdure.plugins import PluginView
 from perdure.session.admission import admit
 from perdure.session.inbox import choose, wants_step
 from perdure.session.log import SessionLog
 from perdure.session.requests import Requests
 from perdure.session.workplace import Target, Workplace, Workplaces
-
-_TRIES = 20
+from perdure.tools.registry import ToolSet
 
 LAST_STEP = (
     "This is the last step that is allowed for this prompt. Tool calls will not be run any more: "
@@ -36,6 +32,7 @@ class Crossed(msgspec.Struct, frozen=True):
     request: Request
     target: Target
     workplace: Workplace
+    tools: ToolSet
     last: bool
 
 
@@ -58,52 +55,35 @@ class Boundary:
             self._workplace = (directory, await self._workplaces.at(directory))
         return self._workplace[1]
 
-    async def cross(self) -> Crossed | None:
+    async def cross(self, workplace: Workplace, plugins: PluginView) -> Crossed | None:
         """Promote what waits, tell what changed and start the step, in one transaction.
 
-        Returns None, having observed and written nothing, when there is nothing to do. The
-        boundary is done again when a move, a switch or an entry landed after it sampled. A
-        failure leaves prompts pending.
+        Returns None, having observed and written nothing, when there is nothing to do. Raises
+        StaleBoundary, having written nothing, when a move, a switch or an entry landed after it
+        sampled: it is to be done again then. A failure leaves prompts pending.
         """
-        for _ in range(_TRIES):
-            await self._log.catch_up()
-            try:
-                return await self._cross_once()
-            except StaleBoundary:
-                continue
-        raise StaleBoundary(
-            f"session {self._log.state.session}: it is being changed faster than a step can start; "
-            "the prompt is kept, run it again"
-        )
-
-    async def _cross_once(self) -> Crossed | None:
         state = self._log.state
         prompts = choose(state, self._owner)
-        workplace = await self.workplace()
         limit = workplace.config.step_limit
         if not prompts and not wants_step(state, limit):
             return None
         target = workplace.target(state.model)
+        tools = workplace.tools(state, plugins)
         last = (1 if prompts else state.steps_of_prompt + 1) >= limit
         events: list[Event] = [PromptPromoted(prompt.prompt) for prompt in prompts]
         if last:
             events.append(Note(LAST_STEP))
-        events += await self._context(state, workplace, target)
-        started, request = self._requests.prepare(state.preview(events), target)
-        await self._log.write_sampled([*events, started])
-        self._requests.keep()
-        return Crossed(started, request, target, workplace, last)
-
-    async def _context(
-        self, state: SessionState, workplace: Workplace, target: Target
-    ) -> Sequence[Event]:
-        context = await workplace.facts(state)
+        context = await workplace.facts(state, plugins)
         observation = await context.observe()
-        return admit(
+        events += admit(
             state,
             observation,
             model=target.name,
-            tools=workplace.tools.definitions(),
+            tools=tools.definitions(),
             lowering=target.protocol.version,
             on_move=workplace.config.on_move,
         )
+        started, request = self._requests.prepare(state.preview(events), target)
+        await self._log.write_sampled([*events, started])
+        self._requests.keep()
+        return Crossed(started, request, target, workplace, tools, last)

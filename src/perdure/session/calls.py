@@ -15,17 +15,19 @@ from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.base import ToolContext
 from perdure.tools.permissions import decide, declined, denied, question, unanswered
+from perdure.tools.registry import ToolSet
 from perdure.tools.settle import Settled, prepare, run
 
 STEP_LIMIT = Settled("not_run", "not run: the step limit of this prompt is reached.")
 
 
 class Calls:
-    """Runs the calls of one step at one Workplace."""
+    """Runs the calls of one step at one Workplace, with the tools of its boundary."""
 
-    def __init__(self, log: SessionLog, workplace: Workplace, step: int) -> None:
+    def __init__(self, log: SessionLog, workplace: Workplace, tools: ToolSet, step: int) -> None:
         self._log = log
         self._workplace = workplace
+        self._tools = tools
         self._step = step
         # Two questions at once would get each other's answers.
         self._asking = anyio.Lock()
@@ -55,7 +57,7 @@ class Calls:
             await self._log.write(event)
 
     async def _settle(self, call: ToolCall) -> Settled:
-        prepared = prepare(call, self._workplace.tools)
+        prepared = prepare(call, self._tools)
         if isinstance(prepared, Settled):
             return prepared
         if refused := await self._refusal(call):

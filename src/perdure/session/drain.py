@@ -6,9 +6,9 @@ import anyio
 import msgspec
 
 from perdure.clock import Clock
-from perdure.errors import LeaseLost
+from perdure.errors import LeaseLost, StaleBoundary
 from perdure.session.attempts import Attempts, RetryPolicy
-from perdure.session.boundary import Boundary
+from perdure.session.boundary import Boundary, Crossed
 from perdure.session.compaction import Compactor
 from perdure.session.feed import Feed
 from perdure.session.inbox import choose
@@ -21,6 +21,7 @@ from perdure.session.workplace import Workplaces
 from perdure.store.contract import Lease, Store
 
 _SETTLING = 10.0
+_TRIES = 20
 
 
 class Equipment(msgspec.Struct, frozen=True):
@@ -83,8 +84,21 @@ class _Work:
 
     async def _next(self) -> bool | None:
         """Do one step; return whether the lease was given up if that ends the drain, else None."""
-        await self._compact()
-        crossed = await self._boundary.cross()
+        for _ in range(_TRIES):
+            await self._compact()
+            workplace = await self._boundary.workplace()
+            async with workplace.plugins() as plugins:
+                try:
+                    crossed = await self._boundary.cross(workplace, plugins)
+                except StaleBoundary:
+                    continue
+                return await self._do(crossed)
+        raise StaleBoundary(
+            f"session {self._log.state.session}: it is being changed faster than a step can start; "
+            "the prompt is kept, run it again"
+        )
+
+    async def _do(self, crossed: Crossed | None) -> bool | None:
         if crossed is None:
             return await self._log.write_last() or None
         equipment, log = self._equipment, self._log
@@ -104,7 +118,9 @@ class _Work:
     async def _recover(self) -> None:
         await self._compactor.settle()
         if self._log.state.step is not None:
-            await recover(self._log, await self._boundary.workplace())
+            workplace = await self._boundary.workplace()
+            async with workplace.plugins() as plugins:
+                await recover(self._log, workplace, workplace.tools(self._log.state, plugins))
 
     async def _settle(self) -> None:
         await self._log.catch_up()

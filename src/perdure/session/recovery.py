@@ -11,10 +11,11 @@ from perdure.history.state import Call
 from perdure.session.calls import Calls, settlement
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
+from perdure.tools.registry import ToolSet
 from perdure.tools.settle import NOT_RUN, UNKNOWN
 
 
-async def recover(log: SessionLog, workplace: Workplace) -> None:
+async def recover(log: SessionLog, workplace: Workplace, tools: ToolSet) -> None:
     """Settle the step that an earlier drain left open; do nothing where there is none.
 
     A finished call keeps its result. A call that was started and is not known to have ended is
@@ -24,7 +25,7 @@ async def recover(log: SessionLog, workplace: Workplace) -> None:
     step = log.state.step
     if step is None:
         return
-    repeatable = [call for call in step.unsettled if _may_repeat(call, workplace)]
+    repeatable = [call for call in step.unsettled if _may_repeat(call, tools)]
     given_up = [
         settlement(step.started.step, call.call, UNKNOWN if call.started else NOT_RUN)
         for call in step.unsettled
@@ -34,10 +35,10 @@ async def recover(log: SessionLog, workplace: Workplace) -> None:
         await log.write(*given_up)
     if repeatable:
         number = step.started.step
-        await Calls(log, workplace, number).run([call.call for call in repeatable])
+        await Calls(log, workplace, tools, number).run([call.call for call in repeatable])
     await log.write(StepFinished(step.started.step, "crashed"))
 
 
-def _may_repeat(call: Call, workplace: Workplace) -> bool:
-    tool = workplace.tools.find(call.call.name)
+def _may_repeat(call: Call, tools: ToolSet) -> bool:
+    tool = tools.find(call.call.name)
     return call.started and tool is not None and tool.idempotent

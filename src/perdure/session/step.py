@@ -82,7 +82,7 @@ class Step:
 
     async def _run_calls(self, answer: Answer, calls: list[ToolCall]) -> None:
         await self._log.write(self._message(answer))
-        runner = Calls(self._log, self._crossed.workplace, self._number)
+        runner = Calls(self._log, self._crossed.workplace, self._crossed.tools, self._number)
         if self._crossed.last:
             await runner.refuse(calls, STEP_LIMIT)
         else:

@@ -82,8 +82,9 @@ async def view_context(
 ) -> ContextView:
     """Observe once, read-only, and compare with what the log says was told; admits nothing."""
     state = fold(session, records)
-    observation = await (await workplace.facts(state)).observe()
-    tools = workplace.tools.definitions()
+    async with workplace.plugins() as plugins:
+        observation = await (await workplace.facts(state, plugins)).observe()
+        tools = workplace.tools(state, plugins).definitions()
     on_move = workplace.config.on_move
     reasons = replacement_due(state, target.name, tools, on_move=on_move)
     admitted = admit(

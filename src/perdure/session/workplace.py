@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from perdure.models.protocols import wire_protocols
 from perdure.models.resolve import Models, Selected
 from perdure.models.transport import Transport
 from perdure.models.types import Endpoint, ModelProfile, WireProtocol
+from perdure.plugins import PluginView, Registry
 from perdure.sources import convention, date, entries, environment, opening
 from perdure.tools import builtin_tools
 from perdure.tools.base import Tool
@@ -67,6 +69,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     clock: Clock
     transport: Transport
     outputs: Path
+    plugins: Registry
 
 
 class Workplace:
@@ -84,7 +87,7 @@ class Workplace:
         self.ask = around.ask
         self.models = Models(config, around.env)
         hidden = [provider.api_key_env for provider in self.models.providers.values()]
-        self.tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(around.tools)
+        self._tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(around.tools)
         self._around = around
         self._protocols = protocols
         self._files: tuple[tuple[str, ...], InstructionService] | None = None
@@ -104,7 +107,25 @@ class Workplace:
         """Return the model to use where the caller names none; NoProvider where there is none."""
         return self._target(await self.models.choose())
 
-    async def facts(self, state: SessionState) -> SystemContext:
+    @asynccontextmanager
+    async def plugins(self) -> AsyncGenerator[PluginView]:
+        """Give what the plugins contribute now; none of it is closed before this is left.
+
+        A step holds it from its boundary to its last result, so that a reload takes effect at the
+        next boundary, and a tool that goes away still serves the calls of the step.
+        """
+        registry, options = self._around.plugins, self.config.plugins
+        await registry.prepare(options)
+        async with registry.hold(options, self.location) as view:
+            yield view
+
+    def tools(self, state: SessionState, plugins: PluginView) -> ToolSet:
+        """Return the tools of a step. Those of a plugin that is lost stay as they were told."""
+        told = state.epoch.tools if state.epoch else ()
+        offered = plugins.offer(told)
+        return self._tools.with_tools(offered) if offered else self._tools
+
+    async def facts(self, state: SessionState, plugins: PluginView) -> SystemContext:
         """Compose the session's System Context, in the order in which it is told.
 
         Looks which instruction files there are, but loads nothing yet.
@@ -121,6 +142,7 @@ class Workplace:
             *map(SystemContext.make, builtin),
             await anyio.to_thread.run_sync(files.compose, set(state.snapshot)),
             *self._around.sources,
+            plugins.compose(set(state.snapshot)),
         )
 
     async def nested(self, discovered: tuple[str, ...], paths: Sequence[Path]) -> tuple[str, ...]:
@@ -163,9 +185,15 @@ class Workplaces:
 
     async def at(self, directory: str | Path) -> Workplace:
         """Return what holds there; DirectoryNotFound or ConfigurationError."""
-        return await anyio.to_thread.run_sync(self._at, directory)
+        location, config = await anyio.to_thread.run_sync(self._look, directory)
+        registry = self._around.plugins
+        await registry.prepare(config.plugins)
+        brought = registry.view(config.plugins, location).providers
+        providers = {**brought, **config.providers, **self._around.providers}
+        config = msgspec.structs.replace(config, providers=providers)
+        return Workplace(location, config, self._around, self.protocols)
 
-    def _at(self, directory: str | Path) -> Workplace:
+    def _look(self, directory: str | Path) -> tuple[Location, Config]:
         around = self._around
         if around.config is None:
             config = load(directory, around.env)
@@ -173,6 +201,4 @@ class Workplaces:
             config = around.config
         else:
             config = from_mapping(around.config, env=around.env)
-        providers = {**config.providers, **around.providers}
-        config = msgspec.structs.replace(config, providers=providers)
-        return Workplace(find_project(directory), config, around, self.protocols)
+        return find_project(directory), config
