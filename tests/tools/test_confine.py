@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perdure.errors import ToolError
-from perdure.tools.confine import confine, directory
+from perdure.files import directory
+from perdure.tools.confine import confine
 from perdure.tools.files import open_file, replace_file
 from tests.tools.calling import Bench
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from perdure.config.location import shown
+from perdure.files import Trouble, judge
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -17,16 +15,6 @@ class Found(msgspec.Struct, frozen=True):
 
     path: Path
     governs: Path | None = None
-
-
-class Trouble(msgspec.Struct, frozen=True):
-    """Why a file in the place of an instruction file is not used, on one line."""
-
-    path: Path
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.reason}"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -53,7 +41,7 @@ def examine(directory: Path, names: Iterable[str], root: Path | None = None) -> 
     for name in names:
         path = directory / name
         try:
-            reason, canonical = _judge(path, root)
+            reason, canonical = judge(path, root)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
@@ -63,34 +51,3 @@ def examine(directory: Path, names: Iterable[str], root: Path | None = None) -> 
             return Place(canonical, path, tuple(refused))
         refused.append(Trouble(path, f"refused, because {reason}"))
     return Place(refused=tuple(refused))
-
-
-def is_gone(path: Path) -> bool:
-    """Say whether it is certain that nothing is at a path."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _judge(path: Path, root: Path | None) -> tuple[str, Path]:
-    mode = path.stat().st_mode
-    canonical = Path(os.path.realpath(path, strict=True))
-    if not stat.S_ISREG(mode):
-        return "it is no regular file", canonical
-    if root is not None and not canonical.is_relative_to(root):
-        return f"it leads out of the project, to {shown(canonical)}", canonical
-    if not _is_unicode(canonical):
-        return "its path is not valid UTF-8", canonical
-    return "", canonical
-
-
-def _is_unicode(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import stat
+from functools import partial
 from pathlib import Path
 
 import msgspec
+
+from perdure.files import as_text, read_below, without_broken_end
 
 LIMIT = 64 * 1024
 """How many bytes of a file the model is shown."""
@@ -17,10 +19,6 @@ LARGEST = 64 * 1024 * 1024
 """The largest file that is read to its end, in bytes; it bounds the time that a boundary takes."""
 
 _CHUNK = 1024 * 1024
-_TRIES = 3
-# Search permission is enough to pass through a directory where the system can express that.
-_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class InstructionFile(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -52,13 +50,9 @@ def load_file(path: Path, root: Path, governs: Path | None) -> InstructionFile:
     Raises OSError where it cannot be read now: it is gone or has become something else, may not be
     read, is larger than 64 MiB, or keeps changing while it is read.
     """
-    descriptor = _open(path, root)
-    try:
-        content = _settled(descriptor, path)
-    finally:
-        os.close(descriptor)
+    content = read_below(root, path, partial(_whole, path))
     cut = content.size > LIMIT
-    text, damaged = _text(_without_broken_end(content.head) if cut else content.head)
+    text, damaged = as_text(without_broken_end(content.head) if cut else content.head)
     return InstructionFile(
         path=str(path),
         governs="" if governs is None else str(governs),
@@ -70,35 +64,7 @@ def load_file(path: Path, root: Path, governs: Path | None) -> InstructionFile:
     )
 
 
-def _open(path: Path, root: Path) -> int:
-    # Step by step from the root, so that a directory which is replaced by a link after discovery
-    # cannot lead out of the project.
-    *directories, name = path.relative_to(root).parts
-    here = os.open(root, _PASS)
-    try:
-        for directory in directories:
-            below = os.open(directory, _PASS, dir_fd=here)
-            os.close(here)
-            here = below
-        return os.open(name, _READ, dir_fd=here)
-    finally:
-        os.close(here)
-
-
-def _settled(descriptor: int, path: Path) -> _Content:
-    for _ in range(_TRIES):
-        before = os.fstat(descriptor)
-        if not stat.S_ISREG(before.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file any more", str(path))
-        content = _whole(descriptor, path)
-        after = os.fstat(descriptor)
-        if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size):
-            return content
-        os.lseek(descriptor, 0, os.SEEK_SET)
-    raise OSError(errno.EAGAIN, "it keeps changing while it is read", str(path))
-
-
-def _whole(descriptor: int, path: Path) -> _Content:
+def _whole(path: Path, descriptor: int) -> _Content:
     digest, head, size = hashlib.sha256(), bytearray(), 0
     while chunk := os.read(descriptor, _CHUNK):
         digest.update(chunk)
@@ -107,21 +73,3 @@ def _whole(descriptor: int, path: Path) -> _Content:
         if size > LARGEST:
             raise OSError(errno.EFBIG, "it is larger than 64 MiB", str(path))
     return _Content(bytes(head), digest.hexdigest(), size)
-
-
-def _text(raw: bytes) -> tuple[str, bool]:
-    try:
-        text, damaged = raw.decode("utf-8-sig"), b"\0" in raw
-    except UnicodeDecodeError:
-        text, damaged = raw.decode("utf-8-sig", errors="replace"), True
-    return text.replace("\0", "\ufffd"), damaged
-
-
-def _without_broken_end(head: bytes) -> bytes:
-    """Drop the first bytes of a character that the limit cut in two."""
-    for length in range(1, min(4, len(head)) + 1):
-        byte = head[-length]
-        if byte & 0xC0 != 0x80:  # the character begins here
-            needed = 1 + (byte >= 0xC0) + (byte >= 0xE0) + (byte >= 0xF0)
-            return head[:-length] if needed > length else head
-    return head

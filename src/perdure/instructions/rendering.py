@@ -1,13 +1,13 @@
 """What the model reads of an instruction file.
 
-A file's text is not trusted: it could pretend that it ends and that another source speaks. It
-stands between tags whose name holds a part of the file's own digest: nobody can write a file that
-holds its own digest.
+A file's text is not trusted: it could pretend that it ends and that another source speaks. So it
+stands between tags that it cannot close.
 """
 
 from __future__ import annotations
 
 from perdure.config.location import shown
+from perdure.files import enclosed
 from perdure.instructions.files import InstructionFile
 
 
@@ -46,9 +46,7 @@ def _scope(value: InstructionFile) -> str:
 def _contents(value: InstructionFile) -> str:
     if not value.text:
         return "The file is empty."
-    tag = f"file-{value.digest[:16]}"
-    end = "" if value.text.endswith("\n") else "\n"
-    return "\n\n".join([f"<{tag}>\n{value.text}{end}</{tag}>", *_notes(value)])
+    return "\n\n".join([enclosed(value.text, "file", value.digest), *_notes(value)])
 
 
 def _notes(value: InstructionFile) -> list[str]:

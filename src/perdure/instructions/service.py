@@ -13,8 +13,9 @@ import msgspec
 from perdure.config.location import Location, span
 from perdure.config.schema import InstructionOptions
 from perdure.context import UNAVAILABLE, Diagnostic, Source, SystemContext, Unavailable
+from perdure.files import Trouble, is_gone
 from perdure.instructions import rendering
-from perdure.instructions.discovery import Found, Place, Trouble, examine, is_gone
+from perdure.instructions.discovery import Found, Place, examine
 from perdure.instructions.files import InstructionFile, load_file
 from perdure.instructions.keys import key_of, path_of
 

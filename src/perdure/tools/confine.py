@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import islice
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -35,9 +33,6 @@ _REASONS = {
     errno.EDQUOT: "was not written: the disk quota is used up",
     errno.EROFS: "was not written: the file system is read-only",
 }
-
-# With O_PATH a directory that may be passed through but not listed is no obstacle.
-_PASS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -88,47 +83,6 @@ def shown(path: Path, context: ToolContext) -> str:
     if path.is_relative_to(context.project):
         return printable(os.path.relpath(path, context.directory))
     return printable(str(path))
-
-
-@contextmanager
-def directory(root: Path, names: Sequence[str], *, create: bool = False) -> Generator[int]:
-    """Walk from a root down the names, through no link, and hold the last directory open.
-
-    The value is a file descriptor for `dir_fd` arguments. `create` makes what is missing.
-    Raise OSError where a name is missing, a link or no directory.
-    """
-    held = os.open(root, _PASS)
-    try:
-        for name in names:
-            if create:
-                with suppress(FileExistsError):
-                    os.mkdir(name, dir_fd=held)
-            below = _enter(name, held)
-            os.close(held)
-            held = below
-        yield held
-    finally:
-        os.close(held)
-
-
-def _enter(name: str, held: int) -> int:
-    try:
-        return os.open(name, _PASS, dir_fd=held)
-    except NotADirectoryError:
-        if stat.S_ISLNK(os.stat(name, dir_fd=held, follow_symlinks=False).st_mode):
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
-        raise
-
-
-def names_in(held: int, longest: int) -> list[str]:
-    """Return at most so many names from a directory that is held open."""
-    # What was opened only to pass through cannot be read itself.
-    readable = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=held)
-    try:
-        with os.scandir(readable) as entries:
-            return [entry.name for entry in islice(entries, longest)]
-    finally:
-        os.close(readable)
 
 
 @contextmanager

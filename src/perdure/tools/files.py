@@ -14,7 +14,8 @@ from weakref import WeakValueDictionary
 import anyio
 
 from perdure.errors import ToolError
-from perdure.tools.confine import Place, directory, explained
+from perdure.files import directory
+from perdure.tools.confine import Place, explained
 
 _SAMPLE = 8192
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -11,9 +11,10 @@ import msgspec
 from anyio import from_thread, to_thread
 
 from perdure.errors import ToolError
+from perdure.files import directory, names_in
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import Limits
-from perdure.tools.confine import Place, confine, directory, explained, names_in
+from perdure.tools.confine import Place, confine, explained
 from perdure.tools.files import open_file, text_encoding
 from perdure.tools.printable import printable
 
