@@ -11,6 +11,8 @@ from perdure.store.contract import SessionRow
 
 _SHORTEST = 6
 
+_STOPPED = {"interrupted", "declined", "crashed", "open"}
+
 Status = Literal["idle", "running", "waiting", "failed", "interrupted"]
 
 
@@ -26,7 +28,7 @@ def status_of(row: SessionRow) -> Status:
         return "waiting"
     if row.outcome == "failed":
         return "failed"
-    return "interrupted" if row.outcome in {"interrupted", "declined", "crashed"} else "idle"
+    return "interrupted" if row.outcome in _STOPPED else "idle"
 
 
 def shortened(ids: Iterable[str]) -> dict[str, str]:

@@ -98,6 +98,10 @@ def _told(changes: RowChanges, event: ev.SystemMessage) -> None:
         changes.snapshot[key] = None if entry is None else _entry(entry)
 
 
+def _step_started(changes: RowChanges, _: ev.StepStarted) -> None:
+    changes.columns["outcome"] = "open"
+
+
 def _finished(changes: RowChanges, event: ev.StepFinished) -> None:
     changes.columns["outcome"] = event.outcome
 
@@ -115,5 +119,6 @@ _PROJECTORS: dict[type[ev.Event], Callable[[RowChanges, Any], None]] = {
     ev.PromptWithdrawn: _withdrawn,
     ev.EpochStarted: _epoch,
     ev.SystemMessage: _told,
+    ev.StepStarted: _step_started,
     ev.StepFinished: _finished,
 }

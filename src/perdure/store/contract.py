@@ -13,9 +13,10 @@ from perdure.history.events import Event, Record
 class SessionRow(msgspec.Struct, frozen=True):
     """A session as listings show it. `updated` is milliseconds since 1970.
 
-    `outcome` is the settlement of the last Step ("" before the first). `pending` counts the
-    prompts in the inbox. `owner` names who drains it now, or is empty. `control_seq` is the seq of
-    the last move, switch, entry, withdrawal or change of delivery.
+    `outcome` is the settlement of the last Step, "open" while it has none, "" before the first;
+    an open one without an `owner` was left so by a crash. `pending` counts the prompts in the
+    inbox. `owner` names who drains it now, or is empty. `control_seq` is the seq of the last move,
+    switch, entry, withdrawal or change of delivery.
     """
 
     id: str
