@@ -53,6 +53,8 @@ class Asker:
                 await self._news.wait()
         async with self._turn:
             text = f"Allow {request.summary}? [y/N or a reason]"
+            # What was typed before the question was on the screen is no answer to it.
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             with self._terminal.question(_details(request), text):
                 return _answer(await _read_line())
 
@@ -65,8 +67,6 @@ async def allow_all(request: PermissionRequest) -> PermissionAnswer:  # noqa: AR
 async def _read_line() -> str:
     """Return the next line from the terminal; empty when it was closed."""
     descriptor = sys.stdin.fileno()
-    # What was typed before the question was on the screen is no answer to it.
-    termios.tcflush(descriptor, termios.TCIFLUSH)
     await anyio.wait_readable(descriptor)
     return os.read(descriptor, 4096).decode("utf-8", "replace")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -13,8 +13,8 @@ from perdure.config.location import shown
 from perdure.session.view import ContextView, EpochView, MessageView, SourceView
 from perdure.tools.printable import shortened
 
-_VALUE = 300
-"""Characters of a value that are shown; --json has all of it."""
+_VALUE = 160
+"""Characters of a value, or of one member of it, that are shown; --json has all of it."""
 
 _STANDINGS: dict[str, tuple[str, Style]] = {
     "current": ("as told", "good"),
@@ -83,24 +83,25 @@ def _text(text: str) -> Iterator[Block]:
 
 def _source(source: SourceView, view: ContextView) -> Iterator[Block]:
     words, style = _STANDINGS[source.standing]
-    yield line(
-        Words(shown(source.key), "strong"),
-        "  ",
-        Words(words + _when(source, view), style),
-        indent=2,
-    )
-    match source.standing:
-        case "current" | "unavailable" | "told":
-            yield line(Words(_value(source.told), "dim"), indent=4)
-        case "changed":
-            yield line(Words("told  ", "dim"), _value(source.told), indent=4)
-            yield line(Words("now   ", "dim"), _value(source.now), indent=4)
-        case "removed":
-            yield line(Words("told  ", "dim"), _value(source.told), indent=4)
-        case "new":
-            yield line(Words("now   ", "dim"), _value(source.now), indent=4)
-        case "never told":
-            pass
+    standing = Words(f"  {words}{_when(source, view)}", style)
+    yield line(Words(shown(source.key), "strong"), standing, indent=2)
+    if source.standing == "changed":
+        yield from _difference(source)
+    elif source.standing != "never told":
+        held = source.now if source.standing == "new" else source.told
+        members = (f"{name} {text}".strip() for name, text in _members(held).items())
+        yield line(Words("; ".join(members), "dim"), indent=4)
+
+
+def _difference(source: SourceView) -> Iterator[Block]:
+    """Yield only the members that differ, each as it was told and as it is."""
+    told, now = _members(source.told), _members(source.now)
+    for name in dict.fromkeys([*told, *now]):
+        if told.get(name) != now.get(name):
+            if name:
+                yield line(name, indent=4)
+            yield line(Words("told  ", "dim"), told.get(name, "(nothing)"), indent=6)
+            yield line(Words("now   ", "dim"), now.get(name, "(nothing)"), indent=6)
 
 
 def _when(source: SourceView, view: ContextView) -> str:
@@ -112,8 +113,18 @@ def _when(source: SourceView, view: ContextView) -> str:
     return "; told once nothing blocks the new epoch"
 
 
-def _value(value: object) -> str:
-    return shortened(shown(msgspec.json.encode(value).decode()), _VALUE)
+def _members(value: object) -> dict[str, str]:
+    """Return the members of a value, each shortened; a plain value is one without a name."""
+    if isinstance(value, dict):
+        members = cast("dict[str, object]", value)
+        return {shown(name): _short(member) for name, member in members.items()}
+    return {"": _short(value)}
+
+
+def _short(value: object) -> str:
+    if not isinstance(value, str) or not value:  # empty text would leave nothing to see
+        value = msgspec.json.encode(value).decode()
+    return shortened(shown(value), _VALUE)
 
 
 def _next(view: ContextView) -> Iterator[Block]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -75,7 +75,7 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     What is wrong elsewhere is a problem in the result. The store is opened only where it exists.
     """
     location = find_project(directory)
-    config, config_problems = _configuration(directory, env)
+    config, trusted, config_problems = _configuration(directory, env)
     servers = await discover()
     models = Models(config, env, look=_already(servers))
     model, reason = await _model(models, config)
@@ -90,7 +90,7 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
         sqlite=apsw.sqlite_lib_version(),
         directory=str(location.directory),
         project=str(location.project),
-        trusted=is_trusted(directory, env),
+        trusted=trusted,
         store=str(store),
         store_bytes=_size(store),
         ripgrep=shutil.which("rg"),
@@ -114,15 +114,16 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     )
 
 
-def _configuration(directory: str, env: Mapping[str, str]) -> tuple[Config, tuple[str, ...]]:
+def _configuration(directory: str, env: Mapping[str, str]) -> tuple[Config, bool, tuple[str, ...]]:
+    """Return the configuration, whether the project is trusted, and what is wrong with the two."""
     try:
-        return load(directory, env), ()
+        return load(directory, env), is_trusted(directory, env), ()
     except ConfigurationError as error:
-        return Config(), (str(error),)
+        return Config(), False, (str(error),)
 
 
-def _already(servers: list[Found]):
-    async def look() -> list[Found]:
+def _already(servers: Sequence[Found]) -> Callable[[], Awaitable[Sequence[Found]]]:
+    async def look() -> Sequence[Found]:
         return servers
 
     return look

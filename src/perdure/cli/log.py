@@ -23,10 +23,9 @@ from perdure.cli.records import json_line
 def events(session: str, after: int, follow: bool) -> None:
     """Print the events of session ID, one JSON object a line: seq, type, time, data.
 
-    With --follow, fragments of an answer that is being written come along if this process writes
-    it; they have no seq.
+    With --follow, what any process adds to the session is printed as it comes.
 
-    \\b
+    \b
     Examples:
       perdure events 7k2m9q
       perdure events 7k2m9q --after 120 --follow
@@ -44,7 +43,7 @@ def request(session: str, step: int | None) -> None:
 
     A line end follows it.
 
-    \\b
+    \b
     Examples:
       perdure request 7k2m9q | jq .messages
       perdure request 7k2m9q --step 3

@@ -53,8 +53,11 @@ class Output:
         self._send(text.encode("utf-8", "backslashreplace"))
 
     def write_bytes(self, data: bytes) -> None:
-        """Write bytes as they are."""
-        self._send(data)
+        """Write encoded text, byte for byte in a pipe; as `write` on a terminal."""
+        if self.is_terminal:
+            self.write(data.decode("utf-8", "replace"))
+        else:
+            self._send(data)
 
     def _send(self, data: bytes) -> None:
         if self._stream is None:

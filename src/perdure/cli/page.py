@@ -136,7 +136,8 @@ def _print(console: Console, block: Block) -> None:
 
     match block:
         case Line(words, indent):
-            console.print(Padding(_text(words), (0, 0, 0, indent)) if words else "")
+            text = _text(words)
+            console.print(Padding(text, (0, 0, 0, indent), expand=False) if text else "")
         case Markdown(text, indent):
             console.print(Padding(_markdown(text), (0, 0, 0, indent)))
         case Table():

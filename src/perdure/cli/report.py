@@ -61,6 +61,9 @@ class TextReporter:
             ev.EpochStarted: self._epoch_started,
             ev.SystemMessage: self._told,
             ev.Note: self._note,
+            ev.CompactionStarted: self._compacting,
+            ev.CompactionFinished: self._compacted,
+            ev.CompactionFailed: self._not_compacted,
             ev.TextDelta: self._text,
             ev.ReasoningDelta: self._thinking,
             ev.AttemptFailed: self._attempt_failed,
@@ -90,19 +93,29 @@ class TextReporter:
     def _note(self, event: ev.Note) -> None:
         self._terminal.note(event.text)
 
+    def _compacting(self, _: ev.CompactionStarted) -> None:
+        self._terminal.wait_for("a summary of the older history")
+
+    def _compacted(self, _: ev.CompactionFinished) -> None:
+        self._terminal.note("a summary took the place of the older history")
+
+    def _not_compacted(self, event: ev.CompactionFailed) -> None:
+        self._terminal.warn(f"the older history was not summarized: {event.failure.message}")
+
     def _text(self, event: ev.TextDelta) -> None:
         if self._out.is_terminal:
             self._terminal.words(event.text)
             self._streamed += event.text
 
-    def _thinking(self, event: ev.ReasoningDelta) -> None:  # noqa: ARG002 - that it thinks is enough
+    def _thinking(self, _: ev.ReasoningDelta) -> None:
         self._terminal.progress("thinking")
 
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         self._streamed = ""
         if event.wait is not None:
             again = f"attempt {event.attempt + 1} in {event.wait:.1f} s"
-            self._terminal.warn(f"{event.failure.message}; {again}")
+            reason = event.failure.message.removesuffix("; try again")
+            self._terminal.warn(f"{reason}; {again}")
             self._terminal.wait_for(again)
 
     def _answered(self, event: ev.AssistantMessage) -> None:
@@ -138,7 +151,7 @@ class TextReporter:
             about = question("", self._calls[call]).summary
             self._terminal.call(shortened(about, _WIDTH))
 
-    def _step_finished(self, event: ev.StepFinished) -> None:  # noqa: ARG002 - told at the end
+    def _step_finished(self, _: ev.StepFinished) -> None:
         self._terminal.wait_for("")
 
 

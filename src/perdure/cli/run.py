@@ -29,7 +29,7 @@ from perdure.runtime import Admission, Session
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
-@click.option("--yes", is_flag=True, help="Allow every tool call of this run.")
+@click.option("--yes", is_flag=True, help="Answer yes to every permission question.")
 def run(
     prompt: str,
     session: str | None,
@@ -132,7 +132,7 @@ def _code(session: Session, ending: Ending) -> int:
         case "completed" if not ending.open_calls:
             return 0
         case "completed":
-            raise PerdureError(f"session {session.id}: the step limit of a prompt is reached")
+            raise PerdureError(f"the step limit is reached; `perdure run -s {session.id}` goes on")
         case "interrupted":
             return 130
         case "declined":

@@ -29,7 +29,7 @@ def sessions() -> None:
 
     An ID may be shortened as long as no other begins so.
 
-    \\b
+    \b
     Example:
       perdure sessions list
     """
@@ -40,7 +40,7 @@ def sessions() -> None:
 def list_(as_json: bool) -> None:
     """List all sessions, the one updated last first.
 
-    \\b
+    \b
     Examples:
       perdure sessions list
       perdure sessions list --json | jq -r '.[].id'
@@ -55,7 +55,7 @@ def list_(as_json: bool) -> None:
 def show_(session: str, system: bool, as_json: bool) -> None:
     """Print the transcript of session ID.
 
-    \\b
+    \b
     Examples:
       perdure sessions show 7k2m9q
       perdure sessions show 7k2m9q --system --json
@@ -69,7 +69,7 @@ def show_(session: str, system: bool, as_json: bool) -> None:
 def rename(session: str, title: str) -> None:
     """Give session ID the title TITLE.
 
-    \\b
+    \b
     Example:
       perdure sessions rename 7k2m9q "Broken build"
     """
@@ -124,7 +124,7 @@ def compact(session: str) -> None:
 def delete(session: str, yes: bool) -> None:
     """Remove session ID with its whole history, after a question.
 
-    \\b
+    \b
     Examples:
       perdure sessions delete 7k2m9q
       perdure sessions delete 7k2m9q --yes
