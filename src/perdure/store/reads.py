@@ -42,7 +42,7 @@ _entries = msgspec.json.Decoder(SourceSnapshot)
 
 def session(connection: Connection, id_: str, here: Process) -> SessionRow:
     """Return one session's row."""
-    row = connection.execute(_SESSION, (id_,)).fetchone()
+    row = _find(connection, _SESSION, id_)
     if row is None:
         raise not_found(id_)
     return _session_row(row, here)
@@ -65,7 +65,7 @@ def version(connection: Connection, id_: str) -> int:
 
 def place(connection: Connection, id_: str) -> tuple[int, int]:
     """Return a session's number and the seq of its last event."""
-    row = connection.execute(_PLACE, (id_,)).fetchone()
+    row: Any = _find(connection, _PLACE, id_)
     if row is None:
         raise not_found(id_)
     return row
@@ -73,7 +73,7 @@ def place(connection: Connection, id_: str) -> tuple[int, int]:
 
 def resolve(connection: Connection, prefix: str) -> str:
     """Return the one id that is `prefix` or begins with it."""
-    found: list[str] = [id_ for (id_,) in connection.execute(_LIKE, (prefix,))] if prefix else []
+    found = _beginning_with(connection, prefix)
     if not found:
         raise not_found(prefix)
     if len(found) == 1 or found[0] == prefix:
@@ -84,7 +84,7 @@ def resolve(connection: Connection, prefix: str) -> str:
 
 def prompt(connection: Connection, id_: str) -> PromptRow | None:
     """Return what is known of a prompt id."""
-    row: Any = connection.execute(_PROMPT, (id_,)).fetchone()
+    row: Any = _find(connection, _PROMPT, id_)
     return None if row is None else PromptRow(*row)
 
 
@@ -138,6 +138,20 @@ def missing(id_: str, seq: int) -> StoreDamaged:
         f"event {seq} of session {id_} is missing; other sessions are not affected. "
         "Run `perdure doctor` or restore a backup"
     )
+
+
+def _find(connection: Connection, query: str, id_: str) -> tuple[Any, ...] | None:
+    try:
+        return connection.execute(query, (id_,)).fetchone()
+    except UnicodeEncodeError:  # what is no text has never become an id
+        return None
+
+
+def _beginning_with(connection: Connection, prefix: str) -> list[str]:
+    try:
+        return [id_ for (id_,) in connection.execute(_LIKE, (prefix,))] if prefix else []
+    except UnicodeEncodeError:  # as above
+        return []
 
 
 def _session_row(row: Any, here: Process) -> SessionRow:
