@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import apsw
@@ -42,7 +43,7 @@ def from_sqlite(error: apsw.Error, path: Path, system_errno: int = 0) -> StoreEr
             "let it finish or stop it, then try again"
         )
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
-        return _read_only(path)
+        return read_only(path)
     if isinstance(error, apsw.CantOpenError):
         return _cannot_open(path, words)
     if isinstance(error, apsw.NotADBError):
@@ -61,7 +62,7 @@ def from_system(error: OSError | ValueError, path: Path) -> StoreError:
     if error.errno in _NO_SPACE:
         return _full(path)
     if error.errno in _NO_ACCESS:
-        return _read_only(path)
+        return read_only(path)
     return StoreError(
         f"{path} cannot be opened ({error.strerror or error}); choose another file for the store"
     )
@@ -89,26 +90,32 @@ def vanished(path: Path) -> StoreError:
     )
 
 
+def read_only(path: Path) -> StoreReadOnly:
+    """Return the error for a database, or a directory around it, that cannot be written."""
+    return StoreReadOnly(
+        f"{path} cannot be written; make the file and its directory writable, or choose another "
+        "file for the store"
+    )
+
+
 def _cannot_open(path: Path, words: str) -> StoreError:
-    if path.exists() and path.parent.exists():
-        return StoreReadOnly(
-            f"{path} cannot be opened ({words}); make the file and its directory readable and "
-            "writable, or choose another file for the store"
-        )
-    return StoreError(f"{path} was removed; put it back, or restart Perdure")
+    if not path.exists():
+        return StoreError(f"{path} was removed; put it back, or restart Perdure")
+    effective = os.access in os.supports_effective_ids
+    if not all(
+        os.access(each, os.R_OK | os.W_OK, effective_ids=effective) for each in (path, path.parent)
+    ):
+        return read_only(path)
+    return StoreError(
+        f"{path} cannot be opened ({words}); look whether its disk is full or this process has "
+        "too many open files"
+    )
 
 
 def _full(path: Path) -> StoreFull:
     return StoreFull(
         f"the disk with {path} is full, so this write was not stored; free some space, "
         "then try again"
-    )
-
-
-def _read_only(path: Path) -> StoreReadOnly:
-    return StoreReadOnly(
-        f"{path} cannot be written; make the file and its directory writable, or choose another "
-        "file for the store"
     )
 
 

@@ -101,6 +101,8 @@ def prepare(connection: Connection, path: Path, now: int) -> None:
     both before anything is changed.
     """
     _recognize(connection, path)
+    if connection.readonly("main"):
+        raise faults.read_only(path)
     connection.pragma("page_size", PAGE_SIZE)
     if connection.pragma("journal_mode", "wal") != "wal":
         raise faults.not_ours(path, "its file system cannot keep a write-ahead log")
@@ -126,8 +128,9 @@ def _advance(connection: Connection, path: Path, now: int) -> bool:
 
 def _recognize(connection: Connection, path: Path) -> int:
     version, newest = connection.pragma("user_version"), len(MIGRATIONS)
-    mark = connection.pragma("application_id")
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    # Read last: whatever another Perdure has made in the meantime, its mark came with it.
+    mark = connection.pragma("application_id")
     if mark != APPLICATION_ID and (mark or version or tables):
         raise faults.not_ours(path, "another program made it")
     if version > newest:

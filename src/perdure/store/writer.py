@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import apsw
 
-from perdure.errors import StoreError
+from perdure.errors import PerdureError, StoreError
 from perdure.store import faults
 from perdure.store.database import Connection, Database, Identity
 from perdure.store.waiter import new_waiter, wake_all
@@ -217,7 +217,9 @@ class Writer:
         connection = self._connection
         code = connection.system_errno if connection is not None else 0
         for job in batch:
-            job.error = faults.translate(copy.copy(error), self._database.path, code)
+            # A copy for each: an exception collects a traceback wherever it is raised.
+            each = copy.copy(error) if isinstance(error, PerdureError) else error
+            job.error = faults.translate(each, self._database.path, code)
         if connection is not None:
             with contextlib.suppress(apsw.Error):
                 if connection.in_transaction:
@@ -233,9 +235,12 @@ class Writer:
             for name, value in _PRAGMAS:
                 connection.pragma(name, value)
             self._prepare(connection)
+            if self._identity is not None:
+                _empty_log(connection)
             self._recognize()
         except BaseException:
-            connection.close()
+            with contextlib.suppress(apsw.Error):
+                connection.close()
             raise
         connection.set_wal_hook(self._note_pages)
         self._most_pages = _WAL_BYTES // connection.pragma("page_size")
@@ -268,3 +273,10 @@ class Writer:
             pass
         except apsw.Error:
             self._disconnect()
+
+
+def _empty_log(connection: Connection) -> None:
+    # After a fault the write-ahead log may hold what the system took for written and dropped, and
+    # a later write behind such a gap would be lost with it. In the file itself it is safe.
+    with contextlib.suppress(*_PASSING):
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)

@@ -1,0 +1,52 @@
+"""Processes that are killed, and processes that write at the same time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from perdure.history import events as ev
+from perdure.store.sqlite import open_sqlite
+from tests.store.store_support import CREATED, SetClock, worker
+
+pytestmark = pytest.mark.anyio
+
+
+async def create(path: Path) -> None:
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        await store.create("s1", [CREATED])
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_killed_process_loses_nothing_that_it_acknowledged(path: Path, seed: int) -> None:
+    await create(path)
+    lines = random.Random(seed).randrange(1, 400)
+    with worker("admit", path, "s1") as admitting:
+        acknowledged = [admitting.read() for _ in range(lines)]
+        admitting.kill()
+        admitting.wait()
+        acknowledged += [line for line in admitting.rest() if line]
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        assert await store.check() == []
+        records = await store.events("s1")
+        stored = {r.data.prompt for r in records if isinstance(r.data, ev.PromptAdmitted)}
+        # The last line may be cut short, wherever the kill found it.
+        assert set(acknowledged[:-1]) <= stored
+        assert [r.seq for r in records] == list(range(1, len(records) + 1))
+        await store.append("s1", [ev.Note("it goes on")])
+
+
+async def test_processes_that_write_one_session_leave_no_gap(path: Path) -> None:
+    await create(path)
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        with worker("notes", path, "s1", 60) as one, worker("notes", path, "s1", 60) as two:
+            mine: list[int | None] = []
+            for number in range(60):
+                (record,) = await store.append("s1", [ev.Note(f"mine {number}")])
+                mine.append(record.seq)
+            theirs = [int(line) for line in one.rest() + two.rest()]
+        assert sorted([seq or 0 for seq in mine] + theirs) == list(range(2, 182))
+        assert await store.version("s1") == 181
+        assert await store.check() == []
