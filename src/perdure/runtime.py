@@ -10,6 +10,7 @@ from typing import Any
 
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 from typing_extensions import TypeIs
 
 from perdure.clock import Clock, Ids, RandomIds, SystemClock
@@ -126,15 +127,8 @@ class Runtime:
                 memory=Memory(),
                 retry=retry or RetryPolicy(),
             )
-            failure: Exception | None = None
-            async with anyio.create_task_group() as group:
-                try:
-                    yield cls(equipment, Coordinator(equipment, group), registry, ids)
-                except Exception as error:  # noqa: BLE001 - raised again, outside of the group
-                    failure = error
-                group.cancel_scope.cancel()
-            if failure is not None:
-                raise failure
+            async with _background() as group:
+                yield cls(equipment, Coordinator(equipment, group), registry, ids)
 
     async def create_session(
         self,
@@ -397,6 +391,20 @@ class Session:
                 f"prompt {prompt} belongs to another session; choose another id, or none"
             )
         return Admission(row.id, row.seq)
+
+
+@asynccontextmanager
+async def _background() -> AsyncGenerator[TaskGroup]:
+    """Give a task group that is cancelled on leaving; what is raised within comes out alone."""
+    failure: Exception | None = None
+    async with anyio.create_task_group() as group:
+        try:
+            yield group
+        except Exception as error:  # noqa: BLE001 - raised again, outside of the group
+            failure = error
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager
