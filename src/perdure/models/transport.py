@@ -98,12 +98,12 @@ class Transport:
         """
         silence = _Silence(post.peer, post.endpoint.silence_timeout)
         response = await self._send(post, silence)
+        body = _Body(post.peer, response, silence)
         try:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-            await self._accept(post, response, kind)
-            body = _Body(post.peer, response, silence)
+            await self._accept(post, response, kind, body)
             if kind.endswith("json"):
-                for piece in _whole(post.peer, await body.read(LIMIT), kind, decoder):
+                for piece in _whole(post.peer, await body.read(LIMIT, silence), kind, decoder):
                     yield piece
             else:
                 reader = EventReader(post.peer)
@@ -117,6 +117,7 @@ class Transport:
             await body.drain()
         finally:
             with anyio.move_on_after(2, shield=True):
+                await body.aclose()
                 await response.aclose()
 
     async def _send(self, post: Post, silence: _Silence) -> httpx2.Response:
@@ -152,7 +153,7 @@ class Transport:
             )
         return self._clients[key]
 
-    async def _accept(self, post: Post, response: httpx2.Response, kind: str) -> None:
+    async def _accept(self, post: Post, response: httpx2.Response, kind: str, body: _Body) -> None:
         """Raise the typed error of a response that is no answer."""
         status = response.status_code
         if 300 <= status < 400:
@@ -160,7 +161,7 @@ class Transport:
             raise failure(post.peer, Report(status, "", moved))
         if not 200 <= status < 300:
             patience = _Silence(post.peer, _ERROR_PATIENCE)
-            words = await _Body(post.peer, response, patience).read(_ERROR_LIMIT)
+            words = await body.read(_ERROR_LIMIT, patience)
             raise failure(post.peer, response_report(status, words, self._retry_after(response)))
         if kind == "text/html":
             raise post.peer.broken("it answered with text/html instead of an event stream")
@@ -223,8 +224,10 @@ class _Body:
         import httpx2  # already loaded by the request
 
         self._silence.heard(decoder.progress)
-        if decoder.is_over or self._total > STREAM_LIMIT:
+        if decoder.is_over:
             return b""
+        if self._total > STREAM_LIMIT:
+            raise self._peer.broken(f"it has more than {STREAM_LIMIT} bytes")
         try:
             chunk = await self._silence.wait(anext(self._chunks, b""))
         except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream) as error:
@@ -232,23 +235,27 @@ class _Body:
                 return b""
             if isinstance(error, SilentStream):
                 raise
-            raise self._peer.broken(f"the connection broke, {_reason(error)}") from error
+            raise self._peer.broken(
+                f"the connection broke, {self._peer.quote(_reason(error))}"
+            ) from error
         self._total += len(chunk)
         return chunk
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int, silence: _Silence) -> bytes:
         """Return what comes, up to a limit, until it ends, breaks or falls silent."""
         import httpx2  # already loaded by the request
 
         data = bytearray()
         try:
-            while len(data) < limit and (
-                chunk := await self._silence.wait(anext(self._chunks, b""))
-            ):
+            while len(data) < limit and (chunk := await silence.wait(anext(self._chunks, b""))):
                 data += chunk
         except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream):
             pass
         return bytes(data[:limit])
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        await self._chunks.aclose()
 
     async def drain(self) -> None:
         """Read the little that follows a whole answer, so that the connection can be kept."""
