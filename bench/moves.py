@@ -43,7 +43,10 @@ def projects(root: Path) -> list[Path]:
 
 
 async def trace(policy: str, length: int) -> tuple[list[Request], list[Path]]:
-    """Run the trace under a policy, with answers so many times as long; return the requests and the places, the last one present."""
+    """Run the trace under a policy, with answers so many times as long.
+
+    Returns the requests and the places.
+    """
     requests: list[Request] = []
     async with ScriptedProvider(lambda _request, _number: say(ANSWER * length)) as provider:
         with tempfile.TemporaryDirectory() as folder:
@@ -73,9 +76,7 @@ def stale(request: Request, places: list[Path]) -> int:
 async def main() -> None:
     """Measure and print."""
     print(f"{STEPS} steps, a move before every {EVERY}th, answers of {len(ANSWER)} characters * n")
-    print(
-        f"{'n':>3} {'on_move':>8} {'kept':>7} {'read':>9} {'written':>9} {'billed':>9} {'stale':>6}"
-    )
+    print("  n  on_move    kept      read   written    billed  stale")
     for length, policy in product((1, 20), ("epoch", "update")):
         requests, places = await trace(policy, length)
         bill = Bill()

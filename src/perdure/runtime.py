@@ -153,8 +153,8 @@ class Runtime:
             project=str(location.project),
             model=chosen.name,
             marker=self._ids.new(),
-            title=title,
-            instructions=instructions,
+            title=_utf8(title, "title"),
+            instructions=_utf8(instructions, "text of the instructions"),
         )
         await self._equipment.store.create(session, [created])
         return self._session(session)
@@ -205,9 +205,9 @@ class Session:
         boundary) or `queue` (when the session would otherwise be idle). With `hold`, only this
         runtime drains it, under its own permissions, while it lives.
         """
-        if not text.strip():
+        if not _utf8(text, "prompt").strip():
             raise UsageError("the prompt is empty; write what the model should do")
-        prompt = id or self._ids.new()
+        prompt = _utf8(id, "id of the prompt") if id else self._ids.new()
         holder = self._equipment.owner if hold else ""
         event = ev.PromptAdmitted(prompt, text, delivery, holder)
         try:
@@ -259,7 +259,7 @@ class Session:
 
     async def rename(self, title: str) -> None:
         """Give the session another title; durable when it returns."""
-        await self._write(ev.SessionRenamed(title))
+        await self._write(ev.SessionRenamed(_utf8(title, "title")))
 
     async def switch_model(self, model: str) -> None:
         """Use another model from the next step on, which starts a new Context Epoch.
@@ -430,6 +430,17 @@ def _provider_configs(
 
 def _is_config(provider: ProviderConfig | Mapping[str, Any]) -> TypeIs[ProviderConfig]:
     return isinstance(provider, ProviderConfig)
+
+
+def _utf8(text: str, what: str) -> str:
+    """Return text that can be stored; raise UsageError for half a surrogate pair."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(
+            f"the {what} is not valid Unicode; leave out the lone surrogates"
+        ) from None
+    return text
 
 
 def _taken(contexts: Iterable[SystemContext], tools: Iterable[Tool[Any]]) -> Taken:
