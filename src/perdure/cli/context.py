@@ -9,6 +9,7 @@ import anyio
 import click
 import msgspec
 
+from perdure.cli.arguments import session_id, unicode_text
 from perdure.cli.context_page import context_data, context_page
 from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
@@ -19,7 +20,7 @@ from perdure.errors import UsageError
 
 
 @click.command(short_help="Show what the model has been told, beside what holds now.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.argument("change", metavar="[set KEY JSON]", nargs=-1)
 @click.option("--at", metavar="SEQ", type=int, help="Show what had been told at this event.")
 @click.option("--history", is_flag=True, help="Print each Baseline and System Message in full.")
@@ -43,7 +44,7 @@ def context(
         case ():
             anyio.run(_context, session, at, history, as_json)
         case ("set", key, value) if at is None and not history and not as_json:
-            anyio.run(_set, session, key, _json(value))
+            anyio.run(_set, session, unicode_text(key, "key"), _json(value))
         case _:
             raise UsageError(
                 "give `set KEY JSON` or options, not both; see `perdure context --help`"

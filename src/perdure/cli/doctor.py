@@ -9,6 +9,7 @@ import anyio
 import click
 import msgspec
 
+from perdure.cli.arguments import given_text
 from perdure.cli.examination import Examination, examine
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
@@ -16,7 +17,14 @@ from perdure.config.location import shown
 
 
 @click.command(short_help="Show what is in effect and what is broken.")
-@click.option("-C", "directory", metavar="DIR", default=".", help="Look from this directory.")
+@click.option(
+    "-C",
+    "directory",
+    metavar="DIR",
+    default=".",
+    callback=given_text,
+    help="Look from this directory.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def doctor(directory: str, as_json: bool) -> int:
     """Show versions, configuration, store, providers and facts as they are from here.

@@ -8,6 +8,7 @@ from contextlib import aclosing
 import anyio
 import click
 
+from perdure.cli.arguments import session_id
 from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
@@ -15,7 +16,7 @@ from perdure.cli.records import json_line
 
 
 @click.command(short_help="Print the event log of a session as JSON lines.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.option(
     "--after", metavar="N", type=click.IntRange(min=0), default=0, help="Begin behind this seq."
 )
@@ -34,7 +35,7 @@ def events(session: str, after: int, follow: bool) -> None:
 
 
 @click.command(short_help="Print the exact request body of a step.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.option(
     "--step", metavar="N", type=click.IntRange(min=1), help="Which step; the last one by default."
 )

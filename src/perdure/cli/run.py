@@ -8,6 +8,7 @@ from contextlib import aclosing
 import anyio
 import click
 
+from perdure.cli.arguments import given_text, unicode_text
 from perdure.cli.asking import Asker, allow_all, can_ask
 from perdure.cli.choosing import Choice, choose
 from perdure.cli.listing import short_id
@@ -22,10 +23,22 @@ from perdure.runtime import Admission, Session
 
 @click.command(short_help="Send one prompt and print the answer.")
 @click.argument("prompt")
-@click.option("-s", "--session", metavar="ID", help="Go on with this session.")
+@click.option("-s", "--session", metavar="ID", callback=given_text, help="Go on with this session.")
 @click.option("-c", "--continue", "again", is_flag=True, help="Go on with the latest session here.")
-@click.option("-m", "--model", metavar="PROVIDER/MODEL", help="Use this model from now on.")
-@click.option("-C", "directory", metavar="DIR", help="Where a new session works; where -c looks.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER/MODEL",
+    callback=given_text,
+    help="Use this model from now on.",
+)
+@click.option(
+    "-C",
+    "directory",
+    metavar="DIR",
+    callback=given_text,
+    help="Where a new session works; where -c looks.",
+)
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
@@ -60,12 +73,10 @@ def run(
 
 def _prompt(argument: str) -> str:
     """Return the prompt that was given or is to be read; raise UsageError for none."""
-    try:
-        if argument == "-":
-            argument = sys.stdin.buffer.read().decode() if sys.stdin else ""
-        argument.encode()
-    except UnicodeError:
-        raise UsageError("the prompt is not valid UTF-8; convert it first") from None
+    if argument == "-":
+        # Bytes that are no UTF-8 are found below, as those of an argument are.
+        argument = sys.stdin.buffer.read().decode(errors="surrogateescape") if sys.stdin else ""
+    unicode_text(argument, "prompt")
     if not argument.strip():
         raise UsageError("the prompt is empty; write what the model should do")
     return argument

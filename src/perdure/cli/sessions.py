@@ -8,6 +8,7 @@ import anyio
 import click
 import msgspec
 
+from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
 from perdure.cli.listing import row_of, shortened, status_of
 from perdure.cli.opening import opened
@@ -49,7 +50,7 @@ def list_(as_json: bool) -> None:
 
 
 @sessions.command("show", short_help="Print the transcript of a session.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.option("--system", is_flag=True, help="Show System Messages too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of messages.")
 def show_(session: str, system: bool, as_json: bool) -> None:
@@ -64,7 +65,7 @@ def show_(session: str, system: bool, as_json: bool) -> None:
 
 
 @sessions.command("rename", short_help="Give a session another title.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.argument("title")
 def rename(session: str, title: str) -> None:
     """Give session ID the title TITLE.
@@ -77,8 +78,8 @@ def rename(session: str, title: str) -> None:
 
 
 @sessions.command("move", short_help="Let a session work in another directory.")
-@click.argument("session", metavar="ID")
-@click.argument("directory", metavar="DIR")
+@session_id
+@click.argument("directory", metavar="DIR", callback=given_text)
 def move(session: str, directory: str) -> None:
     """Let session ID work in DIR from its next step on.
 
@@ -92,8 +93,8 @@ def move(session: str, directory: str) -> None:
 
 
 @sessions.command("model", short_help="Let a session use another model.")
-@click.argument("session", metavar="ID")
-@click.argument("model", metavar="PROVIDER/MODEL")
+@session_id
+@click.argument("model", metavar="PROVIDER/MODEL", callback=given_text)
 def model(session: str, model: str) -> None:
     """Let session ID use another model from its next step on, which begins a new epoch.
 
@@ -105,7 +106,7 @@ def model(session: str, model: str) -> None:
 
 
 @sessions.command("compact", short_help="Put a summary in the place of the older history.")
-@click.argument("session", metavar="ID")
+@session_id
 def compact(session: str) -> None:
     """Let the model of session ID write a summary that takes the place of the older history.
 
@@ -119,7 +120,7 @@ def compact(session: str) -> None:
 
 
 @sessions.command("delete", short_help="Remove a session for good.")
-@click.argument("session", metavar="ID")
+@session_id
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(session: str, yes: bool) -> None:
     """Remove session ID with its whole history, after a question.
@@ -231,11 +232,7 @@ def _agreed(row: SessionRow) -> bool:
 
 
 def _one_line(title: str) -> str:
-    try:
-        title.encode()
-    except UnicodeError:
-        raise UsageError("the title is not valid UTF-8") from None
-    words = " ".join(title.split())
+    words = " ".join(unicode_text(title, "title").split())
     if not words:
         raise UsageError("the title is empty")
     return words

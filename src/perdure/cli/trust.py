@@ -8,6 +8,7 @@ import sys
 import click
 import msgspec
 
+from perdure.cli.arguments import given_text
 from perdure.cli.output import Output
 from perdure.cli.page import line, show
 from perdure.config.load import load
@@ -18,7 +19,7 @@ from perdure.errors import UsageError
 
 
 @click.command(short_help="Trust a project's own configuration.")
-@click.argument("directory", metavar="DIR", required=False)
+@click.argument("directory", metavar="DIR", required=False, callback=given_text)
 @click.option("--list", "list_", is_flag=True, help="List the trusted projects.")
 @click.option("--remove", is_flag=True, help="Take the trust of DIR back.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: print a JSON array.")
