@@ -79,9 +79,20 @@ async def create_at_once(path: Path) -> None:
     say("created")
 
 
+async def forget_to_close(path: Path, session: str) -> None:
+    """Claim, append and end the program with the store open."""
+    store = await open_sqlite(path, clock=SystemClock(), lease_seconds=0.3)
+    await store.claim(session, "forgetful")
+    await store.append(session, [ev.Note(text="kept")])
+    say("appended")
+
+
 async def main(command: str, path: str, arguments: list[str]) -> None:
     if command == "create":
         await create_at_once(Path(path))
+        return
+    if command == "forget":
+        await forget_to_close(Path(path), arguments[0])
         return
     run = {"admit": admit_for_ever, "notes": append_notes, "hold": hold, "fill": fill}[command]
     lease = 0.3 if command == "hold" and "short" in arguments else 1000.0

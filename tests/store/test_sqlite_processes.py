@@ -38,6 +38,16 @@ async def test_a_killed_process_loses_nothing_that_it_acknowledged(path: Path, s
         await store.append("s1", [ev.Note("it goes on")])
 
 
+async def test_a_program_that_forgets_to_close_ends_nevertheless(path: Path) -> None:
+    await create(path)
+    with worker("forget", path, "s1") as forgetful:
+        assert forgetful.read() == "appended"
+        assert forgetful.wait() == 0
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        assert await store.version("s1") == 2
+        assert await store.claim("s1", "another") is not None
+
+
 async def test_processes_that_write_one_session_leave_no_gap(path: Path) -> None:
     await create(path)
     async with await open_sqlite(path, clock=SetClock()) as store:
