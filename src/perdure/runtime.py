@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
+import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 from typing_extensions import TypeIs
@@ -19,13 +22,13 @@ from perdure.config.location import find_project
 from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
 from perdure.context.compare import same
-from perdure.errors import PerdureError, PromptConflict, StaleBoundary, UsageError
+from perdure.errors import PromptConflict, StaleBoundary, UsageError
 from perdure.history import events as ev
 from perdure.history.items import Item
 from perdure.history.state import SessionState, fold
 from perdure.models.transport import Transport
 from perdure.plugins import Plugin, Registry, Taken
-from perdure.session.attempts import RetryPolicy
+from perdure.session.attempts import RetryPolicy, error_of
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
 from perdure.session.feed import Feed
@@ -44,6 +47,8 @@ from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 
 _TRIES = 20
+
+_AnyEvent = TypeVar("_AnyEvent", bound=ev.Event)
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -156,7 +161,7 @@ class Runtime:
             title=_utf8(title, "title"),
             instructions=_utf8(instructions, "text of the instructions"),
         )
-        await self._equipment.store.create(session, [created])
+        await self._equipment.store.create(session, [_checked(created)])
         return self._session(session)
 
     async def session(self, session: str) -> Session:
@@ -171,8 +176,14 @@ class Runtime:
         return await self._equipment.store.sessions()
 
     async def delete_session(self, session: str) -> None:
-        """Remove a session with its history; LeaseLost while it is being drained."""
-        await self._equipment.store.delete(await self._equipment.store.resolve(session))
+        """Remove a session with its history and the complete outputs of its tools.
+
+        Raises LeaseLost while it is being drained.
+        """
+        whole = await self._equipment.store.resolve(session)
+        await self._equipment.store.delete(whole)
+        outputs = self._equipment.workplaces.outputs / whole
+        await anyio.to_thread.run_sync(partial(shutil.rmtree, outputs, ignore_errors=True))
 
     def _session(self, session: str) -> Session:
         return Session(session, self._equipment, self._coordinator, self._ids)
@@ -209,7 +220,7 @@ class Session:
             raise UsageError("the prompt is empty; write what the model should do")
         prompt = _utf8(id, "id of the prompt") if id else self._ids.new()
         holder = self._equipment.owner if hold else ""
-        event = ev.PromptAdmitted(prompt, text, delivery, holder)
+        event = _checked(ev.PromptAdmitted(prompt, text, delivery, holder))
         try:
             (record,) = await self._store.append(self.id, [event])
         except PromptConflict:
@@ -337,7 +348,7 @@ class Session:
             if isinstance(record.data, ev.CompactionFinished):
                 return True
             if isinstance(record.data, ev.CompactionFailed):
-                raise PerdureError(record.data.failure.message)
+                raise error_of(record.data.failure)
         return False
 
     async def context(self, *, at: int | None = None) -> ContextView:
@@ -367,7 +378,7 @@ class Session:
         return fold(self.id, await self._store.events(self.id))
 
     async def _write(self, event: ev.Event, guard: Guard | None = None) -> None:
-        records = await self._store.append(self.id, [event], guard=guard)
+        records = await self._store.append(self.id, [_checked(event)], guard=guard)
         self._equipment.feed.publish(self.id, records)
 
     async def _change(self, decide: Callable[[SessionState], ev.Event | None]) -> None:
@@ -391,6 +402,18 @@ class Session:
                 f"prompt {prompt} belongs to another session; choose another id, or none"
             )
         return Admission(row.id, row.seq)
+
+
+def _checked(event: _AnyEvent) -> _AnyEvent:
+    """Return an event made of what a caller gave; UsageError where the log could not give it back.
+
+    Nothing checks it later: an event of wrong types would be written, and never be read again.
+    """
+    try:
+        msgspec.convert(msgspec.structs.asdict(event), type(event))
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this is no {event.type}: {error}") from None
+    return event
 
 
 @asynccontextmanager
@@ -432,8 +455,10 @@ def _is_config(provider: ProviderConfig | Mapping[str, Any]) -> TypeIs[ProviderC
     return isinstance(provider, ProviderConfig)
 
 
-def _utf8(text: str, what: str) -> str:
-    """Return text that can be stored; raise UsageError for half a surrogate pair."""
+def _utf8(text: object, what: str) -> str:
+    """Return text that can be stored; UsageError for another type and half a surrogate pair."""
+    if not isinstance(text, str):
+        raise UsageError(f"the {what} must be a str, not {type(text).__name__}")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config.load import from_mapping
+from perdure.config.load import from_mapping, load
 from perdure.config.schema import Config, InstructionOptions, ModelConfig, ProviderConfig
 from perdure.errors import ConfigurationError
 
@@ -117,10 +117,24 @@ def test_a_key_written_into_the_file_is_refused_and_never_repeated() -> None:
 
 
 @pytest.mark.parametrize("name", ["Authorization", "x-api-key", "Cookie"])
-def test_a_header_that_is_a_credential_is_refused_and_never_repeated(name: str) -> None:
-    message = refusal(provider(headers={name: "Bearer sk-1"}))
-    assert f"providers.local.headers.{name} holds a credential" in message
-    assert "sk-1" not in message
+def test_a_header_that_is_a_credential_is_refused_in_a_file_and_never_repeated(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[providers.local]\nprotocol = "openai-chat"\nbase_url = "http://h"\n'
+        f'headers = {{ "{name}" = "Bearer sk-1" }}\n'
+    )
+    env = {"PERDURE_CONFIG_DIR": str(tmp_path), "HOME": str(tmp_path)}
+    with pytest.raises(ConfigurationError) as refused:
+        load(tmp_path, env)
+    assert f"providers.local.headers.{name} holds a credential" in str(refused.value)
+    assert "sk-1" not in str(refused.value)
+
+
+def test_a_program_may_give_a_header_that_is_a_credential() -> None:
+    config = from_mapping(provider(headers={"x-api-key": "sk-1"}))
+    assert config.providers["local"].headers == {"x-api-key": "sk-1"}
+    assert "sk-1" not in repr(config)
 
 
 def test_headers_do_not_show_in_the_repr_of_a_provider() -> None:

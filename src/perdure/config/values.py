@@ -115,8 +115,8 @@ def environment_name(value: object, where: Where) -> str:
 
 
 def header(value: object, where: Where) -> str:
-    """Take the value of an HTTP header that is no credential."""
-    if where.keys[-1].lower() in _CREDENTIALS:
+    """Take the value of an HTTP header; in a file it must be no credential."""
+    if where.directory is not None and where.keys[-1].lower() in _CREDENTIALS:
         raise where.error("holds a credential; name its environment variable with api_key_env")
     if isinstance(value, str) and value.isascii() and value.isprintable():
         return value

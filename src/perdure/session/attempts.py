@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 
+from perdure import errors
 from perdure.clock import Clock
 from perdure.errors import BrokenStream, PerdureError, ProviderError, Transient
 from perdure.history.content import Part, Reasoning, Text
@@ -42,6 +43,15 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 def failure_of(error: PerdureError) -> Failure:
     """Return an error as the log keeps it."""
     return Failure(type(error).__name__, str(error), getattr(error, "status", None))
+
+
+def error_of(failure: Failure) -> PerdureError:
+    """Return a stored error as one that can be raised."""
+    kind = getattr(errors, failure.error, PerdureError)
+    error = kind(failure.message)
+    if isinstance(error, ProviderError):
+        error.status = failure.status
+    return error
 
 
 class Attempts:
@@ -85,11 +95,12 @@ class Attempts:
                 if wait is None:
                     raise
                 await self._log.write(self.failed(error, wait))
-            await self._clock.sleep(wait)
-            waited += wait
+            # Before the wait, for an interrupt in it must not find the failed Attempt once more.
             self.number += 1
             self._text.clear()
             self._reasoning.clear()
+            await self._clock.sleep(wait)
+            waited += wait
 
     def failed(self, error: PerdureError, wait: float | None = None) -> AttemptFailed:
         """Return the event that records the present Attempt's failure."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -30,6 +31,8 @@ from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 from perdure.tools.registry import ToolSet
 from perdure.tools.shell import shell_program
+
+_logger = logging.getLogger("perdure.session")
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -153,7 +156,7 @@ class Workplace:
         service = self._instruction_files(discovered)
 
         def look() -> tuple[str, ...]:
-            found = [str(path) for target in paths for path in service.nested(target)]
+            found = [path for target in paths for path in _nested(service, target)]
             return tuple(dict.fromkeys(found))
 
         return await anyio.to_thread.run_sync(look)
@@ -176,12 +179,22 @@ class Workplace:
         return Target(selected.name, selected.endpoint, selected.profile, protocol)
 
 
+def _nested(service: InstructionService, target: Path) -> list[str]:
+    try:
+        return [str(path) for path in service.nested(target)]
+    except (OSError, ValueError, TypeError):
+        # What a tool says that it touched need not be a path at all; its call has succeeded.
+        _logger.warning("cannot look for instruction files on the way to %r", target)
+        return []
+
+
 class Workplaces:
     """Finds the Workplace of a directory, anew for each drain and after each move."""
 
     def __init__(self, around: Surroundings) -> None:
         self._around = around
         self.protocols = wire_protocols(around.transport)
+        self.outputs = around.outputs
 
     async def at(self, directory: str | Path) -> Workplace:
         """Return what holds there; DirectoryNotFound or ConfigurationError."""
