@@ -44,8 +44,8 @@ def judge(
     """Return why what is at a path must not be used, empty where it may, and its canonical path.
 
     It may be used where it is a regular file, or a directory if one is wanted, does not lead out
-    of `root`, which is what `bounds` names, and has a path that is Unicode. Raise OSError where
-    that cannot be told.
+    of `root`, which is what `bounds` names, and both paths are Unicode. Raise OSError where that
+    cannot be told.
     """
     mode = path.stat().st_mode
     canonical = Path(os.path.realpath(path, strict=True))
@@ -55,7 +55,7 @@ def judge(
         return "it is no regular file", canonical
     if root is not None and not canonical.is_relative_to(root):
         return f"it leads out of {bounds}, to {shown(canonical)}", canonical
-    if not _is_unicode(canonical):
+    if not _is_unicode(path) or not _is_unicode(canonical):
         return "its path is not valid UTF-8", canonical
     return "", canonical
 

@@ -158,6 +158,14 @@ async def test_a_path_that_is_no_unicode_is_refused(project: Project) -> None:
     assert refusals(project) == ["refused, because its path is not valid UTF-8"]
 
 
+def test_a_directory_whose_path_is_no_unicode_is_never_discovered(project: Project) -> None:
+    odd = project.root / os.fsdecode(b"\xff")
+    odd.mkdir()
+    (project.root / "rules.md").write_text("rules")
+    (odd / "AGENTS.md").symlink_to("../rules.md")
+    assert project.service().nested(odd) == []
+
+
 async def test_a_trouble_is_logged_once_while_it_lasts(
     project: Project, caplog: pytest.LogCaptureFixture
 ) -> None:

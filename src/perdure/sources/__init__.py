@@ -1,6 +1,7 @@
-"""The built-in Context Sources: facts about a session that need no file."""
+"""The built-in Context Sources: what a session is told beside instruction files."""
 
 from perdure.sources.builtin import convention, date, environment, opening
 from perdure.sources.entries import check_entry, entries
+from perdure.sources.skills import SkillCatalog
 
-__all__ = ["check_entry", "convention", "date", "entries", "environment", "opening"]
+__all__ = ["SkillCatalog", "check_entry", "convention", "date", "entries", "environment", "opening"]

@@ -16,6 +16,7 @@ from perdure.tools.registry import ToolSet
 from perdure.tools.searching import SECONDS
 from perdure.tools.settle import Settled, settle
 from perdure.tools.shell import shell_tool
+from perdure.tools.skill import skill_tool
 from perdure.tools.write import write_tool
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "ToolSet",
     "builtin_tools",
     "settle",
+    "skill_tool",
 ]
 
 
