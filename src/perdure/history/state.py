@@ -27,7 +27,6 @@ from perdure.history.items import (
     UserItem,
 )
 
-
 MOVED = "session moved"
 """The reason of an epoch that a move made due."""
 
@@ -369,6 +368,8 @@ def _step_finished(state: SessionState, event: ev.StepFinished) -> None:
     state.outcome = event.outcome
     if event.outcome in {"failed", "interrupted", "declined"}:
         state.unread = False
+    if event.outcome == "overflowed":
+        state.steps_of_prompt -= 1  # the step that does it once more is the same one of the limit
 
 
 _FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {

@@ -13,7 +13,7 @@ from perdure.history.events import (
 from perdure.models.types import Request
 from perdure.plugins import PluginView
 from perdure.session.admission import admit
-from perdure.session.inbox import choose, wants_step
+from perdure.session.inbox import choose, is_repeated, wants_step
 from perdure.session.log import SessionLog
 from perdure.session.requests import Requests
 from perdure.session.workplace import Target, Workplace, Workplaces
@@ -62,16 +62,15 @@ class Boundary:
         StaleBoundary, having written nothing, when a move, a switch or an entry landed after it
         sampled: it is to be done again then. A failure leaves prompts pending.
         """
-        state = self._log.state
-        prompts = choose(state, self._owner)
-        limit = workplace.config.step_limit
+        state, limit = self._log.state, workplace.config.step_limit
+        prompts = choose(state, self._owner, limit)
         if not prompts and not wants_step(state, limit):
             return None
         target = workplace.target(state.model)
         tools = workplace.tools(state, plugins)
         last = (1 if prompts else state.steps_of_prompt + 1) >= limit
         events: list[Event] = [PromptPromoted(prompt.prompt) for prompt in prompts]
-        if last:
+        if last and not is_repeated(state):
             events.append(Note(LAST_STEP))
         context = await workplace.facts(state, plugins)
         observation = await context.observe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from functools import partial
 from typing import cast
@@ -17,6 +18,8 @@ from perdure.tools.base import ToolContext
 from perdure.tools.permissions import decide, declined, denied, question, unanswered
 from perdure.tools.registry import ToolSet
 from perdure.tools.settle import Settled, prepare, run
+
+_logger = logging.getLogger("perdure.session")
 
 STEP_LIMIT = Settled("not_run", "not run: the step limit of this prompt is reached.")
 
@@ -75,7 +78,12 @@ class Calls:
         if ask is None:
             return unanswered(call.name)
         async with self._asking:
-            answer = await ask(question(self._log.state.session, call))
+            try:
+                answer = await ask(question(self._log.state.session, call))
+            except Exception:  # the asker is not ours; what it cannot ask, nobody has allowed
+                session = self._log.state.session
+                _logger.exception("session %s: call %s could not be asked for", session, call.id)
+                return unanswered(call.name)
         return None if answer.allowed else declined(call.name, answer)
 
     def _context(self, call: ToolCall) -> ToolContext:

@@ -19,13 +19,21 @@ _FIRST_LOOK = 0.02
 _SLOWEST_LOOK = 0.25
 
 
-class _Running:
-    """A session that is being drained here, or waits to be."""
+class _Drain:
+    """One drain of a session here, or the wait for its turn."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
+        self.settled = anyio.Event()
+
+
+class _Running:
+    """A session that is worked on here: drain after drain, while wakes come."""
+
+    def __init__(self) -> None:
+        self.drain: _Drain | None = None
         self.done = anyio.Event()
-        self.again = False
+        self.again = True
 
 
 class Coordinator:
@@ -47,7 +55,6 @@ class Coordinator:
         if running is not None:
             running.again = True
             return
-        self._failures.pop(session, None)
         self._running[session] = _Running()
         self._group.start_soon(self._run, session, name=f"drain {session}")
 
@@ -72,26 +79,32 @@ class Coordinator:
         running = self._running.get(session)
         if running is None:
             return False
+        # What is admitted from now on is no longer meant: it starts the next drain.
         running.again = False
-        running.scope.cancel()
-        await running.done.wait()
+        if running.drain is not None:
+            drain = running.drain
+            drain.scope.cancel()
+            await drain.settled.wait()
         return True
 
     async def _run(self, session: str) -> None:
         running = self._running[session]
         try:
-            with running.scope:
-                while True:
-                    running.again = False
-                    await self._drain(session)
-                    if not running.again:
-                        break
+            while running.again:
+                running.again = False
+                running.drain = drain = _Drain()
+                try:
+                    with drain.scope:
+                        await self._drain(session)
+                finally:
+                    drain.settled.set()
         finally:
             del self._running[session]
             running.done.set()
             self._equipment.feed.wake(session)
 
     async def _drain(self, session: str) -> None:
+        self._failures.pop(session, None)
         try:
             await self._claim_and_drain(session)
         except LeaseLost:

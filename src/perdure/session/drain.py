@@ -112,8 +112,9 @@ class _Work:
         await self._log.catch_up()
         state = self._log.state
         if state.asked_to_compact or state.last_step is not None:
-            waiting = choose(state, self._equipment.owner)
-            await self._compactor.when_due(await self._boundary.workplace(), waiting)
+            workplace = await self._boundary.workplace()
+            waiting = choose(state, self._equipment.owner, workplace.config.step_limit)
+            await self._compactor.when_due(workplace, waiting)
 
     async def _recover(self) -> None:
         await self._compactor.settle()

@@ -6,17 +6,17 @@ from perdure.history.state import Pending, SessionState
 from perdure.session.owner import owner_is_gone
 
 
-def choose(state: SessionState, owner: str) -> list[Pending]:
+def choose(state: SessionState, owner: str, step_limit: int) -> list[Pending]:
     """Return the prompts to promote now, in order of admission.
 
     Steering prompts are promoted at once, all of them. A queued one is promoted alone, and only
     when the session would otherwise be idle. A prompt that another living process holds, in order
     to drain it under its own permissions, is left to that process.
     """
-    if state.unread and state.outcome == "overflowed":
+    if is_repeated(state):
         return []  # the step that was too long is done once more, with nothing new
     steering = [prompt for prompt in state.pending.values() if prompt.delivery == "steer"]
-    if steering or state.unread:
+    if steering or wants_step(state, step_limit):
         return steering
     return waiting(state, owner)[:1]
 
@@ -32,7 +32,16 @@ def waiting(state: SessionState, owner: str) -> list[Pending]:
 
 def has_work(state: SessionState, owner: str, step_limit: int) -> bool:
     """Say whether a drain of that owner would have a step to do."""
-    return bool(choose(state, owner)) or wants_step(state, step_limit) or state.asked_to_compact
+    return (
+        bool(choose(state, owner, step_limit))
+        or wants_step(state, step_limit)
+        or state.asked_to_compact
+    )
+
+
+def is_repeated(state: SessionState) -> bool:
+    """Say whether the next step does one once more that was too long for the model."""
+    return state.unread and state.outcome == "overflowed"
 
 
 def wants_step(state: SessionState, step_limit: int) -> bool:

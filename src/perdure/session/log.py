@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import anyio
+
 from perdure.clock import Clock, milliseconds
 from perdure.errors import StaleBoundary
-from perdure.history.events import Event, Live, LiveRecord
+from perdure.history.events import Event, Live, LiveRecord, Record
 from perdure.history.state import SessionState
 from perdure.session.feed import Feed
 from perdure.store.contract import Guard, Lease, Store
@@ -30,9 +32,7 @@ class SessionLog:
 
     async def catch_up(self) -> None:
         """Apply what others wrote: admissions, switches, moves, entries."""
-        self.state.apply_all(
-            await self._store.events(self.state.session, after=self.state.last_seq)
-        )
+        self._apply(await self._store.events(self.state.session, after=self.state.last_seq))
 
     async def write(self, *events: Event) -> None:
         """Append events, whatever others wrote meanwhile."""
@@ -68,9 +68,16 @@ class SessionLog:
         self, events: Sequence[Event], guard: Guard, release: Lease | None = None
     ) -> None:
         session = self.state.session
-        records = await self._store.append(session, events, guard=guard, release=release)
-        if records and records[0].seq != self.state.last_seq + 1:
-            await self.catch_up()
-        else:
-            self.state.apply_all(records)
-        self._feed.publish(session, records)
+        # A write that was handed over is done even when an interrupt comes: whoever settles what
+        # ran must know of it.
+        with anyio.CancelScope(shield=True):
+            records = await self._store.append(session, events, guard=guard, release=release)
+            if records and records[0].seq > self.state.last_seq + 1:
+                await self.catch_up()
+            self._apply(records)
+            self._feed.publish(session, records)
+
+    def _apply(self, records: Sequence[Record]) -> None:
+        # Calls that run side by side write and catch up side by side: what one of them learns,
+        # another may have applied meanwhile.
+        self.state.apply_all(record for record in records if record.seq > self.state.last_seq)
