@@ -42,7 +42,7 @@ TOLD = {
     24: "scopes no-gap failure-is-no-removal plugin-order",
     25: "new-source",
 }
-SOURCES = "convention opening environment date entries"
+SOURCES = "convention opening environment date skills entries"
 WORK = {
     1: "durable-prompts same-id",
     2: "delivery withdrawal",
@@ -67,7 +67,7 @@ WORK = {
     21: "export",
 }
 MISSING = (
-    "fork export crash-loop interrupt-elsewhere redelivery skills more-protocols more-stores titles"
+    "fork export crash-loop interrupt-elsewhere redelivery more-protocols more-stores titles"
 )
 
 _ITEM = re.compile(r"^\* \*\*([\w-]+)\*\*: (.*(?:\n  .*)*)", re.M)

@@ -42,7 +42,7 @@ from perdure.session.workplace import Surroundings, Workplaces
 from perdure.sources import check_entry
 from perdure.store.contract import Guard, SessionRow, Store
 from perdure.store.sqlite import open_sqlite
-from perdure.tools import builtin_tools
+from perdure.tools import builtin_tools, skill_tool
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 
@@ -472,7 +472,7 @@ def _taken(contexts: Iterable[SystemContext], tools: Iterable[Tool[Any]]) -> Tak
     """Return the names that no plugin may have."""
     return Taken(
         keys=frozenset(key for context in contexts for key in context.keys),
-        tools=frozenset(tool.name for tool in (*builtin_tools(), *tools)),
+        tools=frozenset(tool.name for tool in (*builtin_tools(), skill_tool(), *tools)),
     )
 
 

@@ -63,7 +63,7 @@ async def test_an_interrupt_while_the_model_speaks_keeps_the_partial_answer_in_t
             (failed,) = of_type(await log_of(session), ev.AttemptFailed)
             assert failed.partial
             await ask(session, "Go on")
-        assert b"One" not in b.provider.requests[1].body
+        assert b"One two" not in b.provider.requests[1].body
 
 
 async def test_an_interrupt_of_an_idle_session_does_nothing(tmp_path: Path) -> None:

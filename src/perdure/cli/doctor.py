@@ -107,6 +107,9 @@ def _facts(found: Examination) -> list[Block]:
     return [
         *heading("Instruction files"),
         *(files or [line("none", indent=2)]),
+        *heading("Skills and plugins"),
+        line(f"skills     {', '.join(found.skills) or 'none'}", indent=2),
+        line(f"plugins    {', '.join(found.plugins) or 'none'}", indent=2),
         *(line(Words(each, "warn"), indent=2) for each in found.diagnostics),
     ]
 

@@ -13,7 +13,7 @@ import msgspec
 
 from perdure.clock import SystemClock
 from perdure.config.load import load
-from perdure.config.location import find_project
+from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir, store_path
 from perdure.config.schema import Config, Ignored
 from perdure.config.trust import is_trusted
@@ -21,6 +21,8 @@ from perdure.errors import ConfigurationError, PerdureError, UsageError
 from perdure.instructions import InstructionService
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
+from perdure.plugins import PluginView, Registry
+from perdure.skills import find_skills, user_skills
 from perdure.store.sqlite import open_sqlite
 from perdure.tools import builtin_tools
 from perdure.tools.permissions import decide
@@ -65,6 +67,8 @@ class Examination(msgspec.Struct, frozen=True):
     servers: tuple[Found, ...]
     permissions: dict[str, str]
     instructions: tuple[str, ...]
+    skills: tuple[str, ...]
+    plugins: tuple[str, ...]
     diagnostics: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -81,6 +85,8 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     model, reason = await _model(models, config)
     files = InstructionService(config_dir(env), location, options=config.instructions)
     survey = files.survey()
+    skills = find_skills(location, user_skills(env))
+    plugins = await _plugins(config, location)
     store = store_path(env)
     store_problems = () if _size(store) is None else await _store(store)
     tools = [tool.name for tool in builtin_tools()]
@@ -102,8 +108,12 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
         servers=tuple(servers),
         permissions={tool: decide(tool, config.permissions) for tool in sorted(tools)},
         instructions=tuple(str(found.path) for found in survey.files),
+        skills=tuple(skill.name for skill in skills.skills),
+        plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
         diagnostics=(
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
+            *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
+            *map(str, plugins.diagnostics),
             *_unknown_tools(config, tools),
         ),
         problems=(
@@ -158,6 +168,13 @@ def _key(name: str | None, env: Mapping[str, str]) -> str:
     # A few characters tell two keys apart; of a short one they would tell too much.
     end = f" (…{key[-_SHOWN:]})" if len(key) >= _LONG_ENOUGH else ""
     return f"{name} is set{end}"
+
+
+async def _plugins(config: Config, location: Location) -> PluginView:
+    """Load the plugins that are in effect here, look at them, and close them again."""
+    async with Registry() as registry:
+        await registry.prepare(config.plugins)
+        return registry.view(config.plugins, location)
 
 
 def _size(path: Path) -> int | None:

@@ -85,6 +85,7 @@ async def view_context(
     async with workplace.plugins() as plugins:
         observation = await (await workplace.facts(state, plugins)).observe()
         tools = workplace.tools(state, plugins).definitions()
+        troubles = workplace.diagnostics(plugins)
     on_move = workplace.config.on_move
     reasons = replacement_due(state, target.name, tools, on_move=on_move)
     admitted = admit(
@@ -108,7 +109,7 @@ async def view_context(
         next_text=event.text if isinstance(event, ev.SystemMessage) else "",
         reasons=event.reasons if isinstance(event, ev.EpochStarted) else reasons,
         blocked=blocked,
-        diagnostics=tuple(observation.diagnostics),
+        diagnostics=tuple(dict.fromkeys((*observation.diagnostics, *troubles))),
     )
 
 

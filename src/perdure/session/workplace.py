@@ -16,7 +16,7 @@ from perdure.config.load import from_mapping, load
 from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir
 from perdure.config.schema import Config, ProviderConfig
-from perdure.context import Source, SystemContext
+from perdure.context import Diagnostic, Source, SystemContext
 from perdure.history.events import RequestShape
 from perdure.history.state import SessionState
 from perdure.instructions import InstructionService
@@ -25,8 +25,9 @@ from perdure.models.resolve import Models, Selected
 from perdure.models.transport import Transport
 from perdure.models.types import Endpoint, ModelProfile, WireProtocol
 from perdure.plugins import PluginView, Registry
-from perdure.sources import convention, date, entries, environment, opening
-from perdure.tools import builtin_tools
+from perdure.skills import user_skills
+from perdure.sources import SkillCatalog, convention, date, entries, environment, opening
+from perdure.tools import builtin_tools, skill_tool
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 from perdure.tools.registry import ToolSet
@@ -90,7 +91,11 @@ class Workplace:
         self.ask = around.ask
         self.models = Models(config, around.env)
         hidden = [provider.api_key_env for provider in self.models.providers.values()]
-        self._tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(around.tools)
+        user = user_skills(around.env)
+        self._skills = SkillCatalog(location, user)
+        self._tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(
+            (skill_tool(user), *around.tools)
+        )
         self._around = around
         self._protocols = protocols
         self._files: tuple[tuple[str, ...], InstructionService] | None = None
@@ -139,6 +144,7 @@ class Workplace:
             opening(state.instructions),
             environment(self.location, shell=shell_program()),
             date(self._around.clock, self.config.timezone),
+            self._skills.source(state.snapshot),
             *entries(state.entries),
         )
         return SystemContext.combine(
@@ -147,6 +153,15 @@ class Workplace:
             *self._around.sources,
             plugins.compose(set(state.snapshot)),
         )
+
+    def diagnostics(self, plugins: PluginView) -> list[Diagnostic]:
+        """Return what files, skills and plugins the last composition could not use, and why."""
+        files = self._files[1].diagnostics if self._files else []
+        lost = [
+            Diagnostic(f"{each.plugin}/*", "load", f"{each.place}: {each.message}")
+            for each in plugins.diagnostics
+        ]
+        return [*files, *self._skills.diagnostics, *lost]
 
     async def nested(self, discovered: tuple[str, ...], paths: Sequence[Path]) -> tuple[str, ...]:
         """Return the instruction files on the way to paths that a tool touched, but for those that
