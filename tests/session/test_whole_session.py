@@ -28,6 +28,7 @@ from hypothesis.stateful import (
 from perdure import ABSENT, UNAVAILABLE, PerdureError, Runtime, Session, Source
 from perdure.history import events as ev
 from perdure.history.items import Item
+from perdure.plugins import Scope
 from perdure.session.attempts import RetryPolicy
 from perdure.testing import (
     ReceivedRequest,
@@ -89,7 +90,7 @@ class WholeSession(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.world: dict[str, Any] = dict.fromkeys(FACTS, ABSENT)
+        self.world: dict[str, Any] = {**dict.fromkeys(FACTS, ABSENT), "delta": "v0"}
         self.loads = 0
         self.told: dict[str, str] = {}
         self.history: list[Item] = []
@@ -120,11 +121,37 @@ class WholeSession(RuleBasedStateMachine):
             config=self.provider.config(self.protocol, api_key_env=KEY),
             environ=isolated_environment(self.root) | {KEY: "scripted-key"},
             sources=[self.source(name) for name in FACTS],
+            plugins=[self.delta],
             retry=RetryPolicy(attempts=1),
         )
         self.runtime: Runtime = self.life.enter_context(
             self.portal.wrap_async_context_manager(opened)
         )
+
+    def delta(self, scope: Scope) -> None:
+        """A plugin with one fact, fixed when it is loaded; it fails while the fact is unknown."""
+        value = self.world["delta"]
+        if value is UNAVAILABLE:
+            raise RuntimeError("the plugin cannot be loaded")
+
+        async def load() -> str:
+            return value
+
+        scope.source(
+            Source(
+                key="delta/fact",
+                type=str,
+                load=load,
+                baseline=lambda value: f"FACT delta = {value}.",
+                update=lambda _, current: f"FACT delta = {current}.",
+            )
+        )
+
+    @rule(value=VALUES | st.just(UNAVAILABLE))
+    def reload_the_plugin(self, value: Any) -> None:
+        self.world["delta"] = value
+        self.portal.call(self.runtime.plugins.prepare)
+        self.portal.call(self.runtime.plugins.reload, "delta")
 
     def source(self, name: str) -> Source[str]:
         async def load() -> Any:
@@ -239,7 +266,7 @@ class WholeSession(RuleBasedStateMachine):
     def expected(self) -> dict[str, str]:
         """Return what the model must know: what can be observed, else what it was told last."""
         expected: dict[str, str] = {}
-        for name in FACTS:
+        for name in (*FACTS, "delta"):
             if self.world[name] is UNAVAILABLE:
                 if name in self.told:
                     expected[name] = self.told[name]
@@ -256,7 +283,7 @@ class WholeSession(RuleBasedStateMachine):
 
     def blocked(self, name: str) -> bool:
         """Say whether a removal without a text cannot be told yet: a new epoch would lose facts."""
-        others = (other for other in FACTS if self.world[other] is UNAVAILABLE)
+        others = (other for other in (*FACTS, "delta") if self.world[other] is UNAVAILABLE)
         return name not in KEEPS_REMOVAL and any(other in self.told for other in others)
 
     @invariant()
