@@ -2,8 +2,9 @@
 
     python bench/drift.py
 
-A trace of 60 steps with 30 changes: date, instruction file edited and deleted, session entries set
-and removed, a plugin-like fact that changes and one that has outages. The same trace is counted for
+A trace of 60 steps with 30 changes: the date, an instruction file edited and deleted, a session
+entry, a skill, and a fact of the program that changes and has outages. The same trace is counted
+for
 
 * perdure: the requests that a session really sends;
 * rebuild: a runtime that puts the facts of now into its system prompt at each step;
@@ -13,6 +14,7 @@ The two others send the same prompts and answers; they are computed, not run. To
 `read` is what the provider's prompt cache already holds (the longest run of blocks, from the start,
 that the last request had too), `written` is all that follows it. A cached token is billed at 0.1
 and a written one at 1.25 of a fresh one, as Anthropic and OpenAI do for their short-lived caches.
+The price takes 5 dollars for a million fresh tokens, the list price of Anthropic's Opus models.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from perdure.testing import (
 STEPS = 60
 ANSWER = "I looked at the parser and moved the check before the loop. " * 6
 READ, WRITTEN = 0.1, 1.25
+DOLLARS = 5 / 1_000_000
 
 Request = dict[str, Any]
 
@@ -75,7 +78,7 @@ class World:
 
     def change(self, number: int, session: Session) -> Change:
         """Return the n-th of the thirty changes."""
-        match number % 6:
+        match number % 7:
             case 0:
                 return Change(self.next_day, f"{self.clock.now() + timedelta(days=1):%Y-%m-%d}")
             case 1:
@@ -88,8 +91,17 @@ class World:
                 return Change(lambda: self.set_weather(UNAVAILABLE), None)
             case 4:
                 return Change(lambda: self.set_weather(f"w{number}"), f"w{number}")
+            case 5:
+                return Change(lambda: self.file.unlink(missing_ok=True), "no longer applies")
             case _:
-                return Change(self.file.unlink, "no longer applies")
+                return Change(lambda: self.write_skill(number), f"Release {number}.")
+
+    def write_skill(self, number: int) -> None:
+        """Change what a skill is for."""
+        folder = self.file.with_name(".agents") / "skills" / "release"
+        folder.mkdir(parents=True, exist_ok=True)
+        words = f"---\nname: release\ndescription: Release {number}.\n---\nTag and push."
+        (folder / "SKILL.md").write_text(words)
 
     def next_day(self) -> None:
         """Let a day pass."""
@@ -219,15 +231,14 @@ async def main() -> None:
     due = sum(word is not None for word in words)
     changes = sum(step % 2 for step in range(STEPS))
     print(f"{STEPS} steps, {changes} changes, {due} of them visible (the others are outages)")
-    print(
-        f"{'':>9} {'told':>7} {'kept':>7} {'read':>10} {'written':>10} {'billed':>10} {'ratio':>6}"
-    )
+    print("             told    kept       read    written     billed   price  ratio")
     best = bill(requests, words).billed
     for name, sent in ways.items():
         sum_ = bill(sent, words)
         print(
             f"{name:>9} {sum_.told:>4}/{due} {sum_.kept:>4}/{STEPS} {sum_.read:>10,} "
-            f"{sum_.written:>10,} {sum_.billed:>10,.0f} {sum_.billed / best:>6.2f}"
+            f"{sum_.written:>10,} {sum_.billed:>10,.0f} "
+            f"{sum_.billed * DOLLARS:>6.2f}$ {sum_.billed / best:>6.2f}"
         )
 
 
