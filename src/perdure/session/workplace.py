@@ -84,18 +84,16 @@ class Workplace:
         location: Location,
         config: Config,
         around: Surroundings,
+        models: Models,
+        tools: ToolSet,
         protocols: Mapping[str, WireProtocol],
     ) -> None:
         self.location = location
         self.config = config
         self.ask = around.ask
-        self.models = Models(config, around.env)
-        hidden = [provider.api_key_env for provider in self.models.providers.values()]
-        user = user_skills(around.env)
-        self._skills = SkillCatalog(location, user)
-        self._tools: ToolSet = builtin_tools(hidden=filter(None, hidden)).with_tools(
-            (skill_tool(user), *around.tools)
-        )
+        self.models = models
+        self._skills = SkillCatalog(location, user_skills(around.env))
+        self._tools = tools
         self._around = around
         self._protocols = protocols
         self._files: tuple[tuple[str, ...], InstructionService] | None = None
@@ -210,6 +208,7 @@ class Workplaces:
         self._around = around
         self.protocols = wire_protocols(around.transport)
         self.outputs = around.outputs
+        self._tool_sets: dict[frozenset[str], ToolSet] = {}
 
     async def at(self, directory: str | Path) -> Workplace:
         """Return what holds there; DirectoryNotFound or ConfigurationError."""
@@ -219,7 +218,18 @@ class Workplaces:
         brought = registry.view(config.plugins, location).providers
         providers = {**brought, **config.providers, **self._around.providers}
         config = msgspec.structs.replace(config, providers=providers)
-        return Workplace(location, config, self._around, self.protocols)
+        models = Models(config, self._around.env)
+        tools = self._tools(models)
+        return Workplace(location, config, self._around, models, tools, self.protocols)
+
+    def _tools(self, models: Models) -> ToolSet:
+        """Return the tools that are there without plugins, made once for the same hidden keys."""
+        names = (provider.api_key_env for provider in models.providers.values())
+        hidden = frozenset(filter(None, names))
+        if hidden not in self._tool_sets:
+            further = (skill_tool(user_skills(self._around.env)), *self._around.tools)
+            self._tool_sets[hidden] = builtin_tools(hidden=hidden).with_tools(further)
+        return self._tool_sets[hidden]
 
     def _look(self, directory: str | Path) -> tuple[Location, Config]:
         around = self._around
