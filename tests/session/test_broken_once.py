@@ -9,7 +9,16 @@ from typing import Any, cast
 import anyio
 import pytest
 
-from perdure import PermissionAnswer, PermissionRequest, Tool, ToolContext, ToolOutput, UsageError
+from perdure import (
+    UNAVAILABLE,
+    PermissionAnswer,
+    PermissionRequest,
+    Source,
+    Tool,
+    ToolContext,
+    ToolOutput,
+    UsageError,
+)
 from perdure.clock import SystemClock
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
@@ -204,3 +213,35 @@ async def test_an_interrupt_while_waiting_to_try_again_records_the_failure_once(
             await session.interrupt()
             assert len(of_type(await log_of(session), ev.AttemptFailed)) == 1
             await ask(session, "two")
+
+
+async def test_a_request_is_given_back_across_a_blocked_switch_to_a_model_of_another_form(
+    tmp_path: Path,
+) -> None:
+    told: dict[str, Any] = {"my/held": "x", "my/thing": "a"}
+
+    def source(key: str) -> Source[str]:
+        return Source(
+            key=key,
+            type=str,
+            load=lambda: told[key],
+            baseline=lambda value: f"{key} is {value}.",
+            update=lambda _, value: f"{key} is now {value}.",
+        )
+
+    async with bench(tmp_path, [say(str(n)) for n in range(4)], "anthropic") as b:
+        b.prefix_may_break = "the model is switched in an epoch that cannot end"
+        models = b.config["providers"]["scripted"]["models"]
+        models |= {"new": {"system_messages": "native"}, "old": {"system_messages": "wrapped"}}
+        async with b.runtime(sources=[source(key) for key in told]) as runtime:
+            session = await b.session(runtime, model="scripted/new")
+            await ask(session, "one")
+            told["my/thing"] = "b"
+            await ask(session, "two")
+            told["my/held"] = UNAVAILABLE
+            for model in ("scripted/old", "scripted/new"):
+                await session.switch_model(model)
+                await ask(session, f"now {model}")
+            for number, request in enumerate(b.provider.requests, 1):
+                assert await session.request(number) == request.body
+        assert not b.provider.refused

@@ -26,7 +26,7 @@ def request_body(
     lowering = protocols[started.request.protocol].lowering(
         state.frame(started.model), started.request
     )
-    request = lowering.request(state.items)
+    request = lowering.request(state.items_for(started.model))
     if request.digest != started.digest:
         raise StoreDamaged(
             f"session {session}: the log does not give step {started.step} as it was sent; "
