@@ -187,6 +187,19 @@ async def test_a_question_that_cannot_be_asked_is_a_result_that_the_model_can_ac
         assert "nobody is there to give it" in settled.output
 
 
+@pytest.mark.parametrize("answer", [None, True, "yes"])
+async def test_an_answer_that_is_none_allows_nothing(tmp_path: Path, answer: Any) -> None:
+    async def asking(request: PermissionRequest) -> PermissionAnswer:
+        return answer
+
+    async with bench(tmp_path, [call("shell", {"command": "true"}), say("ok")]) as b:
+        async with b.runtime(ask=asking) as runtime:
+            session = await b.session(runtime)
+            records = await ask(session, "one")
+        assert [event.outcome for event in of_type(records, ev.ToolSettled)] == ["failed"]
+        assert not of_type(records, ev.ToolStarted)
+
+
 async def test_a_tool_that_names_no_paths_has_succeeded_all_the_same(tmp_path: Path) -> None:
     wrong: Any = (None, 5, "a\0b")
 
@@ -232,14 +245,15 @@ async def test_a_request_is_given_back_across_a_blocked_switch_to_a_model_of_ano
     async with bench(tmp_path, [say(str(n)) for n in range(4)], "anthropic") as b:
         b.prefix_may_break = "the model is switched in an epoch that cannot end"
         models = b.config["providers"]["scripted"]["models"]
-        models |= {"new": {"system_messages": "native"}, "old": {"system_messages": "wrapped"}}
+        forms = {"claude-opus-5": "native", "old": "wrapped"}
+        models |= {name: {"system_messages": form} for name, form in forms.items()}
         async with b.runtime(sources=[source(key) for key in told]) as runtime:
-            session = await b.session(runtime, model="scripted/new")
+            session = await b.session(runtime, model="scripted/claude-opus-5")
             await ask(session, "one")
             told["my/thing"] = "b"
             await ask(session, "two")
             told["my/held"] = UNAVAILABLE
-            for model in ("scripted/old", "scripted/new"):
+            for model in ("scripted/old", "scripted/claude-opus-5"):
                 await session.switch_model(model)
                 await ask(session, f"now {model}")
             for number, request in enumerate(b.provider.requests, 1):

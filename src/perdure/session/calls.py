@@ -15,7 +15,15 @@ from perdure.history.events import InstructionsDiscovered, ToolProgress, ToolSet
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.base import ToolContext
-from perdure.tools.permissions import decide, declined, denied, question, unanswered
+from perdure.tools.permissions import (
+    Ask,
+    PermissionAnswer,
+    decide,
+    declined,
+    denied,
+    question,
+    unanswered,
+)
 from perdure.tools.registry import ToolSet
 from perdure.tools.settle import Settled, prepare, run
 
@@ -78,13 +86,24 @@ class Calls:
         if ask is None:
             return unanswered(call.name)
         async with self._asking:
-            try:
-                answer = await ask(question(self._log.state.session, call))
-            except Exception:  # the asker is not ours; what it cannot ask, nobody has allowed
-                session = self._log.state.session
-                _logger.exception("session %s: call %s could not be asked for", session, call.id)
-                return unanswered(call.name)
+            answer = await self._answer(ask, call)
+        if answer is None:
+            return unanswered(call.name)
         return None if answer.allowed else declined(call.name, answer)
+
+    async def _answer(self, ask: Ask, call: ToolCall) -> PermissionAnswer | None:
+        """Return what was answered, or None where the asker, which is not ours, gave no answer."""
+        session = self._log.state.session
+        try:
+            answer = cast("object", await ask(question(session, call)))
+        except Exception:
+            _logger.exception("session %s: call %s could not be asked for", session, call.id)
+            return None
+        if isinstance(answer, PermissionAnswer):
+            return answer
+        kind = type(answer).__name__
+        _logger.error("session %s: call %s: %s is no PermissionAnswer", session, call.id, kind)
+        return None
 
     def _context(self, call: ToolCall) -> ToolContext:
         session, place = self._log.state.session, self._workplace
