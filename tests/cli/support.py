@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+import subprocess
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from perdure.testing import Finished, ScriptedProvider, run_cli, serve_in_thread, write_config
+import anyio
+
+from perdure import Runtime
+from perdure.cli.listing import status_of
+from perdure.store.contract import SessionRow
+from perdure.store.database import Database
+from perdure.testing import (
+    Finished,
+    ScriptedProvider,
+    home_of,
+    run_cli,
+    serve_in_thread,
+    start_cli,
+    write_config,
+)
 from perdure.testing.provider import ProtocolName
 
 KEY = "SCRIPTED_API_KEY"
@@ -26,14 +41,53 @@ class Shell:
         env = {KEY: "scripted-key", **options.pop("env", {})}
         return run_cli(arguments, cwd=self.directory, env=env, **options)
 
-    def sessions(self) -> list[dict[str, Any]]:
-        """Return the sessions as `sessions list --json` has them."""
-        return json.loads(self.run("sessions", "list", "--json").out)
+    @contextmanager
+    def start(self, *arguments: str) -> Generator[subprocess.Popen[str]]:
+        """Start a command and leave it running; what is left at the end is killed."""
+        with start_cli(arguments, self.directory, {KEY: "scripted-key"}) as process:
+            yield process
+
+    def until_waiting(self) -> None:
+        """Wait until a prompt waits in the inbox of a session."""
+
+        async def look() -> None:
+            async with Runtime.open(self.store) as runtime:
+                with anyio.fail_after(20):
+                    while not any(row.pending for row in await runtime.sessions()):
+                        await anyio.sleep(0.01)
+
+        anyio.run(look)
+
+    @contextmanager
+    def locked_store(self) -> Generator[None]:
+        """Keep every other process from writing."""
+        database = Database(self.store, busy_timeout=10).connect()
+        with closing(database):
+            database.execute("BEGIN IMMEDIATE")
+            yield
+
+    @property
+    def store(self) -> Path:
+        """The path of the database."""
+        return home_of(self.directory) / "data" / "perdure.db"
+
+    def row(self) -> SessionRow:
+        """Return the only session as the store has it."""
+
+        async def look() -> SessionRow:
+            async with Runtime.open(self.store) as runtime:
+                (row,) = await runtime.sessions()
+                return row
+
+        return anyio.run(look)
 
     def the_session(self) -> str:
         """Return the id of the only session."""
-        (row,) = self.sessions()
-        return row["id"]
+        return self.row().id
+
+    def status(self) -> str:
+        """Return what listings say that the only session does."""
+        return status_of(self.row())
 
 
 @contextmanager
@@ -45,17 +99,31 @@ def shell(
 ) -> Generator[Shell]:
     """Open a directory with a configured provider."""
     directory = root / "project"
-    directory.mkdir()
+    directory.mkdir(parents=True, exist_ok=True)
     with serve_in_thread(script) as provider:
         settings = provider.config(protocol, api_key_env=KEY)
         write_config(directory, {**settings, **(config or {})})
         yield Shell(directory, provider)
 
 
-def one_line(finished: Finished, code: int) -> str:
+def until(condition: Callable[[], object]) -> None:
+    """Wait until something holds that another process brings about."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def finished(process: subprocess.Popen[str]) -> Finished:
+    """Wait until a started command has ended."""
+    out, err = process.communicate(timeout=60)
+    return Finished(process.returncode, out, err)
+
+
+def one_line(ended: Finished, code: int) -> str:
     """Return the one line of the error, having checked the exit code and that it is one line."""
-    assert finished.code == code, finished
-    assert "Traceback" not in finished.err
-    lines = [line for line in finished.err.splitlines() if line.startswith("perdure: ")]
-    assert len(lines) == 1, finished.err
+    assert ended.code == code, ended
+    assert "Traceback" not in ended.err
+    lines = [line for line in ended.err.splitlines() if line.startswith("perdure: ")]
+    assert len(lines) == 1, ended.err
     return lines[0]

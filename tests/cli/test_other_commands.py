@@ -6,134 +6,201 @@ import json
 import re
 from pathlib import Path
 
-from perdure.testing import home_of, run_cli, say
-from tests.cli.support import Shell, one_line, shell
+import pytest
+
+from perdure.testing import call, run_cli, say
+from tests.cli.conftest import Here
+from tests.cli.support import KEY, one_line, shell
 
 
-def _asked(s: Shell) -> str:
-    s.run("run", "What is up?")
-    return s.the_session()
-
-
-def test_sessions_are_listed_with_their_documented_members(tmp_path: Path) -> None:
+def test_sessions_are_listed_with_their_documented_members(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x")]) as s:
-        session = _asked(s)
-        (row,) = s.sessions()
+        here("run", "What is up?")
+        (row,) = json.loads(here("sessions", "list", "--json").out)
+        listed = here("sessions", "list").out
         assert set(row) == {"id", "title", "directory", "model", "status", "updated"}
-        assert row["title"] == "What is up?"
-        assert row["status"] == "idle"
-        assert session[:6] in s.run("sessions", "list").out
+        assert (row["title"], row["status"]) == ("What is up?", "idle")
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["updated"])
+        assert (row["directory"], row["id"]) == (str(s.directory), s.the_session())
+    assert row["id"][:6] in listed
+    assert "just now" in listed
 
 
-def test_the_request_command_prints_the_exact_body(tmp_path: Path) -> None:
+def test_the_request_command_prints_the_exact_body(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x"), say("y")]) as s:
-        session = _asked(s)
-        s.run("run", "-c", "more")
-        first = s.run("request", session, "--step", "1").out
-        last = s.run("request", session[:5]).out
-        assert first.rstrip("\n").encode() == s.provider.requests[0].body
-        assert last.rstrip("\n").encode() == s.provider.requests[1].body
+        here("run", "a")
+        here("run", "-c", "more")
+        first = here("request", s.the_session(), "--step", "1").out
+        last = here("request", s.the_session()[:5]).out
+        assert first == s.provider.requests[0].body.decode() + "\n"
+        assert last == s.provider.requests[1].body.decode() + "\n"
+        assert "no step 3" in one_line(here("request", s.the_session(), "--step", "3"), 2)
 
 
-def test_events_are_json_lines_after_a_seq(tmp_path: Path) -> None:
+def test_events_are_json_lines_after_a_seq(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x")]) as s:
-        session = _asked(s)
-        everything = [json.loads(line) for line in s.run("events", session).out.splitlines()]
-        tail = [
-            json.loads(line) for line in s.run("events", session, "--after", "3").out.splitlines()
-        ]
-        assert [event["seq"] for event in everything] == list(range(1, len(everything) + 1))
-        assert tail == everything[3:]
-        assert everything[0]["type"] == "session.created"
+        here("run", "a")
+        everything = [json.loads(line) for line in here("events", s.the_session()).out.splitlines()]
+        tail = here("events", s.the_session(), "--after", "3").out.splitlines()
+        assert here("events", s.the_session(), "--after", "9999").out == ""
+    assert [event["seq"] for event in everything] == list(range(1, len(everything) + 1))
+    assert [json.loads(line) for line in tail] == everything[3:]
+    assert everything[0]["type"] == "session.created"
 
 
-def test_a_session_is_renamed_shown_and_deleted(tmp_path: Path) -> None:
-    with shell(tmp_path, [say("The answer.")]) as s:
-        session = _asked(s)
-        assert s.run("sessions", "rename", session, "Another title").code == 0
-        shown = s.run("sessions", "show", session).out
-        assert "Another title" in shown
-        assert "The answer." in shown
-        assert "--yes" in one_line(s.run("sessions", "delete", session), 2)
-        assert s.run("sessions", "delete", session, "--yes").code == 0
-        assert s.sessions() == []
+def test_following_events_prints_what_another_process_writes(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("x"), say("y")]) as s:
+        s.run("run", "a")
+        with s.start("events", s.the_session(), "--follow") as following:
+            s.run("run", "-c", "one more")
+            assert following.stdout is not None
+            while '"text":"one more"' not in following.stdout.readline():
+                assert following.poll() is None
+            following.send_signal(2)
+            assert following.wait(20) == 130
+            assert following.stderr is not None
+            assert following.stderr.read().strip() == ""
 
 
-def test_the_context_says_what_was_told_and_what_the_next_step_tells(tmp_path: Path) -> None:
+def test_a_session_is_renamed_shown_and_deleted(tmp_path: Path, here: Here) -> None:
+    script = [call("list", {"path": "."}), say("The answer.")]
+    with shell(tmp_path, script) as s:
+        here("run", "What is here?")
+        session = s.the_session()
+        assert here("sessions", "rename", session, "Another\n title").code == 0
+        shown = here("sessions", "show", session).out
+        assert "--yes" in one_line(here("sessions", "delete", session), 2)
+        assert here("sessions", "delete", session, "--yes").code == 0
+        assert here("sessions", "list", "--json").out == "[]\n"
+    assert shown.startswith("Another title\n")
+    words = ["you", "What is here?", "* list", "list: completed", "The answer."]
+    assert [word for word in words if word not in shown] == []
+
+
+def test_system_messages_are_in_a_transcript_only_when_asked_for(
+    tmp_path: Path, here: Here
+) -> None:
     with shell(tmp_path, [say("1"), say("2")]) as s:
+        here("run", "a")
         (s.directory / "AGENTS.md").write_text("Rule one.")
-        session = _asked(s)
-        (s.directory / "AGENTS.md").write_text("Rule two.")
-        view = json.loads(s.run("context", session, "--json").out)
-        assert view["next"] == "message"
-        assert "Rule two." in view["next_text"]
-        assert "changed; the next step tells it" in s.run("context", session).out
-        assert len(s.provider.requests) == 1
-        s.run("run", "-c", "go on")
-        assert "Rule two." in s.run("context", session, "--history").out
-        assert "Rule two." not in s.run("context", session, "--at", "7").out
+        here("run", "-c", "b")
+        assert "Rule one." not in here("sessions", "show", s.the_session()).out
+        assert "Rule one." in here("sessions", "show", s.the_session(), "--system").out
+        items = json.loads(here("sessions", "show", s.the_session(), "--system", "--json").out)
+    assert [item["role"] for item in items] == ["user", "assistant", "user", "system", "assistant"]
+    assert all("seq" in item for item in items)
 
 
-def test_an_entry_set_on_the_command_line_is_told(tmp_path: Path) -> None:
+def test_the_context_says_what_was_told_and_what_the_next_step_tells(
+    tmp_path: Path, here: Here
+) -> None:
     with shell(tmp_path, [say("1"), say("2")]) as s:
-        session = _asked(s)
-        assert s.run("context", session, "set", "release", '"1.4"').code == 0
-        assert "is not JSON" in one_line(s.run("context", session, "set", "release", "{"), 2)
-        s.run("run", "-c", "go on")
+        rules = s.directory / "AGENTS.md"
+        rules.write_text("Rule one.")
+        here("run", "a")
+        session = s.the_session()
+        assert "tells nothing" in here("context", session).out
+        rules.write_text("Rule two.")
+        view = json.loads(here("context", session, "--json").out)
+        page = here("context", session).out
+        assert len(s.provider.requests) == 1
+        here("run", "-c", "go on")
+        history = here("context", session, "--history").out
+        assert "Rule two." not in here("context", session, "--at", "7").out
+    assert view["next"] == "message"
+    assert "Rule two." in view["next_text"]
+    assert "changed; the next step tells it" in page
+    assert re.search(r"text\n +told +Rule one\.\n +now +Rule two\.\n", page)
+    assert "Rule one." in history
+    assert "Rule two." in history
+
+
+def test_an_entry_set_on_the_command_line_is_told(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("1"), say("2")]) as s:
+        here("run", "a")
+        session = s.the_session()
+        assert here("context", session, "set", "release", '"1.4"').code == 0
+        assert "is not JSON" in one_line(here("context", session, "set", "release", "{"), 2)
+        here("run", "-c", "go on")
         assert b"1.4" in s.provider.requests[1].body
 
 
-def test_a_session_moves_switches_and_is_compacted(tmp_path: Path) -> None:
+def test_a_session_moves_switches_and_is_compacted(tmp_path: Path, here: Here) -> None:
     other = tmp_path / "other"
     other.mkdir()
     with shell(tmp_path, [say("1"), say("A summary."), say("3")]) as s:
-        session = _asked(s)
-        assert s.run("sessions", "compact", session).code == 0
-        assert s.run("sessions", "move", session, str(other)).code == 0
-        assert s.run("sessions", "model", session, "scripted/model-2").code == 0
-        (row,) = s.sessions()
+        here("run", "a")
+        session = s.the_session()
+        assert here("sessions", "compact", session).code == 0
+        assert here("sessions", "move", session, str(other)).code == 0
+        assert here("sessions", "model", session, "scripted/model-2").code == 0
+        (row,) = json.loads(here("sessions", "list", "--json").out)
         assert (row["directory"], row["model"]) == (str(other), "scripted/model-2")
-        s.run("run", "-s", session, "go on")
+        here("run", "-s", session, "go on")
         body = s.provider.requests[2].json
-        assert body["model"] == "model-2"
-        assert "A summary." in str(body["messages"])
-        assert str(other) in str(body["messages"][0])
+    assert body["model"] == "model-2"
+    assert "A summary." in str(body["messages"])
+    assert str(other) in str(body["messages"][0])
 
 
-def test_the_doctor_masks_keys_and_names_the_file_of_a_setting(tmp_path: Path) -> None:
-    with shell(tmp_path) as s:
-        key = "sk-secret-secret-secret-abcd"
-        finished = s.run("doctor", "--json", env={"ANTHROPIC_API_KEY": key})
-        found = json.loads(finished.out)
-        assert finished.code == 0
-        assert key not in finished.out
-        assert "abcd" in finished.out
-        assert found["model"] == "scripted/model-1"
-        assert any(each["key"] == "model" for each in found["settings"])
+def test_the_doctor_masks_keys_and_names_the_file_of_a_setting(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-secret-secret-secret-abcd"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    with shell(tmp_path):
+        ended = here("doctor", "--json")
+        page = here("doctor")
+    found = json.loads(ended.out)
+    assert (ended.code, page.code) == (0, 0)
+    assert key not in ended.out + page.out
+    assert "ANTHROPIC_API_KEY is set (…abcd)" in page.out
+    assert f"{KEY} is set\n" in page.out
+    assert found["model"] == "scripted/model-1"
+    assert any(each["key"] == "model" for each in found["settings"])
 
 
-def test_a_project_is_trusted_before_its_providers_count(tmp_path: Path) -> None:
-    with shell(tmp_path, [say("x")]) as s:
+def test_the_doctor_exits_with_1_where_something_is_broken(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, config={"model": "nobody/x"}) as s:
+        wrong_model = here("doctor")
+        (s.directory / "perdure.toml").write_text("modle = 'a/b'\n")
+        wrong_key = here("doctor")
+    assert (wrong_model.code, wrong_key.code) == (1, 1)
+    assert "no provider 'nobody'" in wrong_model.out
+    assert "modle is not a known key; the nearest one is model" in wrong_key.out
+
+
+def test_a_project_is_trusted_before_its_providers_count(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("x"), say("y")]) as s:
         (s.directory / "perdure.toml").write_text('[permissions]\nwrite = "allow"\n')
-        assert "does not count" in s.run("run", "hi").err
-        assert s.run("trust", ".").code == 0
-        found = json.loads(s.run("doctor", "--json").out)
-        assert found["trusted"]
-        assert found["permissions"]["write"] == "allow"
+        assert "permissions does not count" in here("run", "hi").err
+        trusted = here("trust", ".").out
+        assert "does not count" not in here("run", "hi").err
+        assert json.loads(here("doctor", "--json").out)["permissions"]["write"] == "allow"
+        assert json.loads(here("trust", "--list", "--json").out) == [str(s.directory)]
+        assert here("trust", "--remove", str(s.directory)).code == 0
+        assert here("trust", "--list").out == ""
+    assert f"{s.directory} is trusted" in trusted
+    assert "permissions in" in trusted
 
 
-def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
-    top = run_cli(["--help"], cwd=tmp_path).out
-    commands = re.findall(r"^  ([a-z]+)  ", top.partition("Commands:")[2], re.MULTILINE)
-    assert "run" in commands
-    for command in commands:
-        assert "Example" in run_cli([command, "--help"], cwd=tmp_path).out, command
+def test_every_command_has_help_with_an_example(here: Here) -> None:
+    found = 0
+    groups: list[tuple[str, ...]] = [()]
+    while groups:
+        group = groups.pop()
+        listed = here(*group, "--help").out.partition("Commands:")[2]
+        for name in re.findall(r"^  ([a-z]+)  ", listed, re.MULTILINE):
+            text = here(*group, name, "--help").out
+            assert "Example" in text, (group, name)
+            assert "\\b" not in text
+            found += 1
+            if "Commands:" in text:
+                groups.append((*group, name))
+    assert found > 12
 
 
-def test_a_database_that_is_none_is_one_line(tmp_path: Path) -> None:
-    with shell(tmp_path) as s:
-        database = home_of(s.directory) / "data" / "perdure.db"
-        database.parent.mkdir(parents=True, exist_ok=True)
-        database.write_bytes(b"not a database at all" * 100)
-        assert str(database) in one_line(s.run("run", "hi"), 1)
-        assert database.read_bytes().startswith(b"not a database")
+def test_the_command_and_the_module_are_the_same(tmp_path: Path) -> None:
+    ended = run_cli(["--version"], cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    assert re.fullmatch(r"perdure \d+\.\d+\.\d+\n", ended.out)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,11 @@ from perdure.testing import (
     nobody_listens,
     run_cli,
     say,
-    start_cli,
     write_config,
 )
 from perdure.testing.provider import ProtocolName
-from tests.cli.support import KEY, one_line, shell
+from tests.cli.conftest import Here
+from tests.cli.support import finished, one_line, shell, until
 
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic")
 
@@ -36,8 +36,8 @@ def test_the_answer_and_nothing_else_is_on_standard_output(
     tmp_path: Path, protocol: ProtocolName
 ) -> None:
     with shell(tmp_path, [call("list", {"path": "."}), say("It is empty.")], protocol) as s:
-        finished = s.run("run", "What is here?")
-        assert (finished.code, finished.out) == (0, "It is empty.\n")
+        ended = s.run("run", "What is here?")
+        assert (ended.code, ended.out) == (0, "It is empty.\n")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -54,10 +54,10 @@ def test_a_second_run_begins_its_request_with_every_block_of_the_first(
         assert b"Rule one." in s.provider.requests[1].body
 
 
-def test_json_lines_carry_seq_only_for_durable_events(tmp_path: Path) -> None:
-    with shell(tmp_path, [say("Hello.")]) as s:
+def test_json_lines_carry_seq_only_for_durable_events(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("Hello.")]):
         lines = [
-            json.loads(line) for line in s.run("run", "--format", "json", "Hi").out.split("\n")[:-1]
+            json.loads(line) for line in here("run", "--format", "json", "Hi").out.split("\n")[:-1]
         ]
     durable = [line for line in lines if "seq" in line]
     assert all(set(line) == {"seq", "type", "time", "data"} for line in durable)
@@ -70,13 +70,14 @@ def test_a_prompt_of_a_dash_is_read_from_standard_input(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Yes.")]) as s:
         assert s.run("run", "-", input="from the pipe").code == 0
         assert b"from the pipe" in s.provider.requests[0].body
+        assert "the prompt is empty" in one_line(s.run("run", "-", input=" \n"), 2)
 
 
-def test_a_model_option_switches_an_existing_session_for_good(tmp_path: Path) -> None:
+def test_a_model_option_switches_an_existing_session_for_good(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("1"), say("2"), say("3")]) as s:
-        s.run("run", "a")
-        s.run("run", "-c", "-m", "scripted/other/with/slashes", "b")
-        s.run("run", "-c", "c")
+        here("run", "a")
+        here("run", "-c", "-m", "scripted/other/with/slashes", "b")
+        here("run", "-c", "c")
         models = [request.json["model"] for request in s.provider.requests]
         assert models == ["model-1", "other/with/slashes", "other/with/slashes"]
 
@@ -96,6 +97,8 @@ def test_without_a_provider_three_ways_to_get_one_are_named(tmp_path: Path) -> N
         (("run", "-c", "hi"), "no session works in"),
         (("run", "-C", "missing", "hi"), "missing is no directory"),
         (("run", " "), "the prompt is empty"),
+        (("run", "-s", "", "hi"), "the ID is empty"),
+        (("run", "a", "b"), "unexpected extra argument"),
         (("run", "-s", "a", "-c", "hi"), "give only one"),
         (("sessions", "show", "zzz"), "no session 'zzz'"),
         (("request", "zzz"), "no session 'zzz'"),
@@ -105,10 +108,10 @@ def test_without_a_provider_three_ways_to_get_one_are_named(tmp_path: Path) -> N
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line_and_exit_2(
-    tmp_path: Path, arguments: tuple[str, ...], words: str
+    tmp_path: Path, here: Here, arguments: tuple[str, ...], words: str
 ) -> None:
-    with shell(tmp_path) as s:
-        assert words in one_line(s.run(*arguments), 2)
+    with shell(tmp_path):
+        assert words in one_line(here(*arguments), 2)
 
 
 @pytest.mark.parametrize(
@@ -121,25 +124,42 @@ def test_what_cannot_be_asked_for_is_one_line_and_exit_2(
 )
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_refusal_is_one_line_and_the_prompt_is_in_the_next_request(
-    tmp_path: Path, reply: object, words: str, protocol: ProtocolName
+    tmp_path: Path, here: Here, reply: object, words: str, protocol: ProtocolName
 ) -> None:
     with shell(tmp_path, [reply, say("Fine.")], protocol) as s:
-        assert words in one_line(s.run("run", "the lost question"), 1)
-        assert s.run("run", "-c", "again").code == 0
+        assert words in one_line(here("run", "the lost question"), 1)
+        assert here("run", "-c", "again").code == 0
         assert b"the lost question" in s.provider.requests[-1].body
 
 
-@pytest.mark.parametrize(
-    "reply", [html(200), malformed(say("x")), cut(say("a b c"), after=1), empty()]
-)
-def test_a_broken_answer_is_one_line_and_the_prompt_is_in_the_next_request(
-    tmp_path: Path, reply: object
-) -> None:
-    with shell(tmp_path, [*[reply] * 5, say("Fine.")]) as s:
-        one_line(s.run("run", "the lost question"), 1)
-        finished = s.run("run", "-c", "again")
-        assert (finished.code, finished.out) == (0, "Fine.\n")
-        assert b"the lost question" in s.provider.requests[-1].body
+BROKEN = {
+    "html": html(200),
+    "malformed": malformed(say("x")),
+    "cut": cut(say("a b c"), after=1),
+    "empty": empty(),
+}
+
+
+def test_a_broken_answer_is_one_line_and_the_prompt_is_in_the_next_request(tmp_path: Path) -> None:
+    # Attempts wait for each other, so the four run side by side.
+    with ExitStack() as stack:
+        shells = [
+            stack.enter_context(shell(tmp_path / name, [*[reply] * 5, say("Fine.")]))
+            for name, reply in BROKEN.items()
+        ]
+        runs = [stack.enter_context(s.start("run", "the lost question")) for s in shells]
+        for s, run in zip(shells, runs, strict=True):
+            one_line(finished(run), 1)
+            again = s.run("run", "-c", "again")
+            assert (again.code, again.out) == (0, "Fine.\n")
+            assert b"the lost question" in s.provider.requests[-1].body
+
+
+def test_words_of_a_failed_attempt_never_reach_a_pipe(tmp_path: Path) -> None:
+    with shell(tmp_path, [cut(say("a b c"), after=2), say("a b c")]) as s:
+        ended = s.run("run", "hi")
+    assert ended.out == "a b c\n"
+    assert "attempt 2 in" in ended.err
 
 
 def test_a_refused_connection_names_the_address(tmp_path: Path) -> None:
@@ -150,29 +170,59 @@ def test_a_refused_connection_names_the_address(tmp_path: Path) -> None:
     assert url.removeprefix("http://") in message
 
 
-def test_broken_arguments_of_a_call_reach_the_model_as_an_error(tmp_path: Path) -> None:
+def test_broken_arguments_of_a_call_reach_the_model_as_an_error(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [call("read", '{"path": "a'), say("Sorry.")]) as s:
-        assert s.run("run", "read it").out == "Sorry.\n"
+        assert here("run", "read it").out == "Sorry.\n"
         assert b"not valid JSON" in s.provider.requests[1].body
 
 
-def test_a_tool_that_asks_is_denied_in_a_pipe_and_allowed_with_yes(tmp_path: Path) -> None:
+def test_a_tool_that_asks_is_denied_in_a_pipe_and_allowed_with_yes(
+    tmp_path: Path, here: Here
+) -> None:
     script = [call("write", {"path": "a.txt", "content": "x"}), say("1")] * 2
     with shell(tmp_path, script) as s:
-        s.run("run", "write it")
+        here("run", "write it")
         assert not (s.directory / "a.txt").exists()
-        s.run("run", "--yes", "write it")
+        here("run", "--yes", "write it")
         assert (s.directory / "a.txt").exists()
 
 
-def test_ctrl_c_settles_the_step_and_exits_130(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_settles_the_step_and_is_told_by_the_exit_code(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     with shell(tmp_path, [hold(threading.Event(), say("never")), say("Fine.")]) as s:
-        with start_cli(["run", "hi"], cwd=s.directory, env={KEY: "scripted-key"}) as process:
+        with s.start("run", "hi") as run:
             s.provider.wait_until_received(1)
-            os.kill(process.pid, signal.SIGINT)
-            assert process.wait(20) == 130
-        assert s.sessions()[0]["status"] == "interrupted"
+            run.send_signal(number)
+            assert run.wait(20) == code
+        assert s.status() == "interrupted"
         assert s.run("run", "-c", "again").code == 0
+
+
+def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
+    with shell(tmp_path, [hold(threading.Event(), say("never"))]) as s, s.start("run", "hi") as run:
+        s.provider.wait_until_received(1)
+        with s.locked_store():
+            run.send_signal(signal.SIGINT)
+            until(lambda: s.provider.abandoned)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(20) == 130
+        assert s.status() == "interrupted"
+        assert "step.finished" not in s.run("events", s.the_session()).out
+
+
+def test_a_killed_run_leaves_an_interrupted_session_that_goes_on(tmp_path: Path) -> None:
+    with shell(tmp_path, [hold(threading.Event(), say("never")), say("Fine."), say("More.")]) as s:
+        with s.start("run", "the lost question") as run:
+            s.provider.wait_until_received(1)
+            assert s.status() == "running"
+            run.kill()
+            run.wait()
+        assert s.status() == "interrupted"
+        assert s.run("run", "-c", "again").code == 0
+        assert s.status() == "idle"
+        assert b"the lost question" in s.provider.requests[-1].body
 
 
 def test_two_runs_of_one_session_take_turns_and_print_their_own_answers(tmp_path: Path) -> None:
@@ -180,27 +230,94 @@ def test_two_runs_of_one_session_take_turns_and_print_their_own_answers(tmp_path
     script = [say("zero"), hold(gate, call("list", {"path": "."})), say("one"), say("two")]
     with shell(tmp_path, script) as s:
         s.run("run", "start")
-        session = s.the_session()
-        environment = {KEY: "scripted-key"}
-        with (
-            start_cli(["run", "-s", session, "first"], cwd=s.directory, env=environment) as first,
-        ):
+        with s.start("run", "-c", "first") as first:
             s.provider.wait_until_received(2)
-            with start_cli(
-                ["run", "-s", session, "second"], cwd=s.directory, env=environment
-            ) as second:
+            with s.start("run", "-c", "second") as second:
+                s.until_waiting()
                 gate.set()
-                out_first, _ = first.communicate(timeout=30)
-                out_second, _ = second.communicate(timeout=30)
-        assert (first.returncode, second.returncode) == (0, 0)
-        assert (str(out_first), str(out_second)) == ("one\n", "two\n")
+                assert finished(first).out == "one\n"
+                assert finished(second).out == "two\n"
         assert not s.provider.refused
+
+
+def test_a_prompt_that_is_interrupted_before_its_turn_is_kept(tmp_path: Path) -> None:
+    never = hold(threading.Event(), say("never"))
+    with shell(tmp_path, [say("zero"), never, say("one"), say("two"), say("three")]) as s:
+        s.run("run", "start")
+        with s.start("run", "-c", "first") as first:
+            s.provider.wait_until_received(2)
+            with s.start("run", "-c", "second") as second:
+                s.until_waiting()
+                second.send_signal(signal.SIGINT)
+                ended = finished(second)
+            first.kill()
+            first.wait()
+        assert ended.code == 130
+        assert "the prompt is kept" in ended.err
+        assert s.run("run", "-c", "third").out == "three\n"
+        assert b"second" in s.provider.requests[3].body
+        assert b"third" not in s.provider.requests[3].body
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path: Path) -> None:
+    gate = threading.Event()
+    with shell(tmp_path, [hold(gate, say("Too late."))]) as s, s.start("run", "hi") as run:
+        s.provider.wait_until_received(1)
+        assert run.stdout is not None
+        run.stdout.close()
+        gate.set()
+        assert run.wait(20) == 141
+        assert run.stderr is not None
+        assert run.stderr.read().splitlines() == [f"session: {s.the_session()}"]
+
+
+def test_the_first_line_of_a_prompt_becomes_the_title(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("x")]) as s:
+        here("run", f"\n  Why{' so' * 40}?\nMore.")
+        assert s.row().title == f"Why{' so' * 40}"[:60]
+
+
+def test_an_existing_session_keeps_its_directory(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "other").mkdir()
+    with shell(tmp_path, [say("x"), say("y")]) as s:
+        here("run", "a")
+        ended = here("run", "-s", s.the_session()[:8], "-C", str(tmp_path / "other"), "b")
+        assert ended.out == "y\n"
+        assert f"works in {s.directory}; -C is for a new session" in ended.err
+        assert s.row().directory == str(s.directory)
+
+
+def test_continuing_takes_the_session_updated_last_in_that_directory(
+    tmp_path: Path, here: Here
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (tmp_path / "link").symlink_to(other)
+    with shell(tmp_path, [say("1"), say("2"), say("3"), say("4")]) as s:
+        here("run", "-C", str(other), "the older one")
+        here("run", "-C", str(other), "the newer one")
+        here("run", "here")
+        here("run", "-c", "-C", str(tmp_path / "link"), "more")
+        assert b"the newer one" in s.provider.requests[-1].body
+        assert b"the older one" not in s.provider.requests[-1].body
+
+
+def test_options_may_stand_behind_the_prompt(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("x")]) as s:
+        here("run", "hi", "--format", "json", "-m", "scripted/other")
+        assert s.provider.requests[0].json["model"] == "other"
+
+
+def test_the_step_limit_ends_a_run_with_1(tmp_path: Path, here: Here) -> None:
+    script = [call("list", {"path": "."})] * 2
+    with shell(tmp_path, script, config={"step_limit": 2}):
+        assert "the step limit is reached" in one_line(here("run", "hi"), 1)
 
 
 def test_keys_are_in_no_output_and_not_in_the_store(tmp_path: Path) -> None:
     with shell(tmp_path, [error(401, message="wrong key scripted-key"), say("x")]) as s:
-        finished = s.run("run", "hi")
+        ended = s.run("run", "hi")
         shown = s.run("doctor").out + s.run("events", s.the_session()).out
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert "scripted-key" not in finished.err + finished.out + shown
+    assert "scripted-key" not in ended.err + ended.out + shown
     assert b"scripted-key" not in everything

@@ -34,13 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Whatever goes wrong is one line on standard error.
     """
     problems = ProblemLog(os.environ)
-    problems.install()
-    try:
-        return perdure.main(arguments, prog_name="perdure", standalone_mode=False) or 0
-    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
-        return _settle(_first(error), problems)
-    except KeyboardInterrupt:
-        return _INTERRUPTED
+    with problems.installed():
+        try:
+            return perdure.main(arguments, prog_name="perdure", standalone_mode=False) or 0
+        except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+            return _settle(_first(error), problems)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
 
 
 def _settle(error: BaseException, problems: ProblemLog) -> int:

@@ -8,7 +8,8 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,11 +34,18 @@ class ProblemLog(logging.Handler):
         self.file: Path | None = None
         self._env = env
 
-    def install(self) -> None:
-        """Take what would otherwise be printed by loggers, threads and finalizers."""
-        logging.getLogger().addHandler(self)
+    @contextmanager
+    def installed(self) -> Generator[None]:
+        """Take what loggers, threads and finalizers would otherwise print."""
+        hooks = threading.excepthook, sys.unraisablehook
         threading.excepthook = lambda args: self._keep_any(args.exc_value)
         sys.unraisablehook = lambda args: self._keep_any(args.exc_value)
+        logging.getLogger().addHandler(self)
+        try:
+            yield
+        finally:
+            logging.getLogger().removeHandler(self)
+            threading.excepthook, sys.unraisablehook = hooks
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the traceback of a log record that has one."""
