@@ -23,7 +23,7 @@ from perdure.clock import SystemClock
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
 from perdure.store.sqlite import open_sqlite
-from perdure.testing import call, calls, cut, error, say
+from perdure.testing import call, calls, cut, error, say, think
 from tests.session.support import ask, bench, log_of, of_type
 from tests.session.worker import EffectArguments
 
@@ -259,3 +259,27 @@ async def test_a_request_is_given_back_across_a_blocked_switch_to_a_model_of_ano
             for number, request in enumerate(b.provider.requests, 1):
                 assert await session.request(number) == request.body
         assert not b.provider.refused
+
+
+async def test_thinking_behind_tool_results_goes_back_as_it_came(tmp_path: Path) -> None:
+    script = [call("list", {"path": "."}), think("Hm.") + say("ok"), say("fine")]
+    async with bench(tmp_path, script, "anthropic") as b:
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "one")
+            await ask(session, "two")
+        assert not b.provider.refused
+        assert b'"thinking":"Hm."' in b.provider.requests[2].body
+
+
+async def test_what_happens_to_a_prompt_goes_on_behind_an_overflow(tmp_path: Path) -> None:
+    long = error(400, message="maximum context length exceeded", code="context_length_exceeded")
+    async with bench(tmp_path, [say("1"), long, say("summary"), say("2")]) as b:
+        b.prefix_may_break = "a compaction starts an epoch"
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "one")
+            admission = await session.prompt("two")
+            records = [r async for r in session.events(after=admission.seq, prompt=admission.id)]
+        outcomes = [event.outcome for event in of_type(records, ev.StepFinished)]
+        assert outcomes == ["overflowed", "completed"]

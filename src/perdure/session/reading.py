@@ -109,4 +109,4 @@ class _PromptScope:
     def _settles(self, event: ev.StepFinished) -> bool:
         if event.outcome == "completed":
             return not self._calls
-        return event.outcome != "crashed"
+        return event.outcome not in {"crashed", "overflowed"}  # both are done once more

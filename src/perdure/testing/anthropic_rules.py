@@ -399,8 +399,7 @@ def _check_signatures(request: ReceivedRequest, messages: Sequence[Message]) -> 
             elif block["type"] == "redacted_thinking":
                 fault = before.fault("", str(block.get("data")))
             else:
-                plain = {key: value for key, value in block.items() if key != "cache_control"}
-                before.add(message.role, plain)
+                before.add(message.role, block)
                 continue
             if fault:
                 raise Rejection(400, f"{at}: {fault}")

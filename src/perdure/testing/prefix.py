@@ -54,12 +54,12 @@ def marked_blocks(request: Mapping[str, Any] | ReceivedRequest) -> Iterator[tupl
     parameters = {key: value for key, value in body.items() if key not in NOT_CACHED}
     yield Block("parameters", "", parameters), False
     for tool in body.get("tools") or ():
-        yield Block("tools", "", _unmarked(tool)), _is_marked(tool)
+        yield Block("tools", "", unmarked(tool)), _is_marked(tool)
     for content in _contents(body.get("system")):
-        yield Block("system", "system", _unmarked(content)), _is_marked(content)
+        yield Block("system", "system", unmarked(content)), _is_marked(content)
     for message in body.get("messages") or ():
         for number, content in enumerate(_message_contents(message)):
-            block = Block("messages", message["role"], _unmarked(content), opens=number == 0)
+            block = Block("messages", message["role"], unmarked(content), opens=number == 0)
             yield block, _is_marked(content)
 
 
@@ -110,13 +110,13 @@ def _is_marked(content: Any) -> bool:
     return is_object(content) and bool(content.get("cache_control"))
 
 
-def _unmarked(content: Any) -> Any:
+def unmarked(content: Any) -> Any:
     """Return a block without its marker, nor those on the blocks of a tool result."""
     if not is_object(content):
         return content
     plain = {key: value for key, value in content.items() if key != "cache_control"}
     if plain.get("type") == "tool_result":
-        plain["content"] = [_unmarked(each) for each in _contents(plain.get("content"))]
+        plain["content"] = [unmarked(each) for each in _contents(plain.get("content"))]
     return plain
 
 

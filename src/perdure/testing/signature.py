@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.testing.prefix import Block, blocks
+from perdure.testing.prefix import Block, blocks, unmarked
 from perdure.testing.wire import ReceivedRequest
 
 _ISSUER = "scripted"
@@ -32,7 +32,8 @@ class Conversation:
         """Go on with one content block; thinking may be left out later, so it does not count."""
         if content.get("type") in {"thinking", "redacted_thinking"}:
             return
-        self._messages.update(msgspec.json.encode([role, content], order="sorted"))
+        plain = [role, unmarked(content)]
+        self._messages.update(msgspec.json.encode(plain, order="sorted"))
 
     def sign(self, thinking: str) -> str:
         """Return the signature of a thinking block that comes now."""
