@@ -283,3 +283,33 @@ async def test_what_happens_to_a_prompt_goes_on_behind_an_overflow(tmp_path: Pat
             records = [r async for r in session.events(after=admission.seq, prompt=admission.id)]
         outcomes = [event.outcome for event in of_type(records, ev.StepFinished)]
         assert outcomes == ["overflowed", "completed"]
+
+
+async def test_sealed_thinking_does_not_go_back_behind_a_summary_in_a_blocked_epoch(
+    tmp_path: Path,
+) -> None:
+    value: Any = "a"
+    source = Source(
+        key="my/thing",
+        type=str,
+        load=lambda: value,
+        baseline=lambda value: f"It is {value}.",
+        update=lambda _, value: f"It is now {value}.",
+    )
+    script = [say("0"), think("Hm.") + say("1"), say("summary"), think("So.") + say("2"), say("3")]
+    async with bench(tmp_path, script, "anthropic") as b:
+        b.prefix_may_break = "a compaction replaces the history"
+        async with b.runtime(sources=[source]) as runtime:
+            session = await b.session(runtime)
+            await ask(session, "zero " * 17_000)
+            await ask(session, "one")
+            value = UNAVAILABLE
+            assert await session.compact()
+            await ask(session, "two")
+            await ask(session, "three")
+            assert len(of_type(await log_of(session), ev.EpochStarted)) == 1
+        assert not b.provider.refused
+        last = b.provider.requests[-1].body
+        assert b'"Hm."' in last
+        assert b'"thinking":"Hm."' not in last
+        assert b'"thinking":"So."' in last

@@ -45,7 +45,8 @@ class SummaryItem(msgspec.Struct, frozen=True):
 class AssistantItem(msgspec.Struct, frozen=True):
     """One answer of the model.
 
-    `epoch` and `model` (`provider/model`) say where opaque reasoning is at home.
+    `epoch` and `model` (`provider/model`) say where opaque reasoning is at home; `epoch` is 0 where
+    that is nowhere any more, since a compaction took away what stood before it.
     """
 
     seq: int

@@ -262,9 +262,16 @@ def _compacted(state: SessionState, event: ev.CompactionFinished) -> None:
     # System Messages stay until the new epoch folds them in: it may be blocked for long.
     told = [item for item in state.items[:cut] if isinstance(item, SystemItem)]
     summary = SummaryItem(state.last_seq, event.summary)
-    state.keep_items([summary, *told, *state.items[cut:]])
+    tail = [_without_home(item) for item in state.items[cut:]]
+    state.keep_items([summary, *told, *tail])
     state.due = (*state.due, "history compacted")
     state.usage = None
+
+
+def _without_home(item: Item) -> Item:
+    # Sealed reasoning is bound to all that stood before it, and the epoch may be blocked from
+    # ending: providers refuse a request that still carries it.
+    return msgspec.structs.replace(item, epoch=0) if isinstance(item, AssistantItem) else item
 
 
 def _compaction_failed(state: SessionState, _event: ev.CompactionFailed) -> None:
