@@ -66,15 +66,15 @@ def branch_source(location: Location) -> Source[Branch]:
         baseline=state,
         # An update states what holds now. What held before stands in the history already.
         update=lambda _, current: state(current),
-        removed=lambda _: "This directory is no longer in a git repository.",
+        removed=lambda _: "# Git branch\n\nThis directory is no longer in a git repository.",
     )
 
 
 def state(branch: Branch) -> str:
     """Put the value into words, with nothing but the value to go by."""
     if branch.name:
-        return f"The git branch {branch.name} is checked out."
-    return f"No git branch is checked out; HEAD is at commit {branch.commit}."
+        return f"# Git branch\n\nThe branch {branch.name} is checked out."
+    return f"# Git branch\n\nNo branch is checked out; HEAD is at commit {branch.commit}."
 
 
 async def checked_out(directory: Path) -> Any:

@@ -67,12 +67,12 @@ async def project(tmp_path: Path) -> AsyncIterator[Project]:
 
 async def test_the_model_is_told_the_branch_and_each_change_of_it(project: Project) -> None:
     first = await (await project.context({})).initialize()
-    assert first.baseline == "The git branch main is checked out."
+    assert first.baseline == "# Git branch\n\nThe branch main is checked out."
 
     project.git("checkout", "--quiet", "-b", "fix/parser")
     second = await (await project.context(first.snapshot)).reconcile(first.snapshot)
     assert isinstance(second, Updated)
-    assert second.text == "The git branch fix/parser is checked out."
+    assert second.text == "# Git branch\n\nThe branch fix/parser is checked out."
 
     project.commit("one")
     third = await (await project.context(second.snapshot)).reconcile(second.snapshot)
@@ -81,7 +81,7 @@ async def test_the_model_is_told_the_branch_and_each_change_of_it(project: Proje
     project.git("checkout", "--quiet", "--detach")
     fourth = await (await project.context(second.snapshot)).reconcile(second.snapshot)
     assert isinstance(fourth, Updated)
-    assert fourth.text.startswith("No git branch is checked out; HEAD is at commit ")
+    assert fourth.text.startswith("# Git branch\n\nNo branch is checked out; HEAD is at commit ")
 
 
 async def test_a_repository_that_is_gone_is_told(project: Project) -> None:
@@ -89,7 +89,7 @@ async def test_a_repository_that_is_gone_is_told(project: Project) -> None:
     shutil.rmtree(project.directory / ".git")
     second = await (await project.context(first.snapshot)).reconcile(first.snapshot)
     assert isinstance(second, Updated)
-    assert second.text == "This directory is no longer in a git repository."
+    assert second.text == "# Git branch\n\nThis directory is no longer in a git repository."
 
 
 async def test_without_git_what_was_told_stands(
@@ -115,11 +115,11 @@ async def test_a_plugin_file_that_is_broken_while_it_is_edited_changes_nothing(
     assert "SyntaxError: invalid syntax (branch.py, line " in str(problem)
     assert await context.reconcile(first.snapshot) == Unchanged()
 
-    file.write_text(good.replace("The git branch", "The branch"), "utf-8")
+    file.write_text(good.replace("is checked out.", "is in use."), "utf-8")
     project.git("checkout", "--quiet", "-b", "next")
     second = await (await project.context(first.snapshot)).reconcile(first.snapshot)
     assert isinstance(second, Updated)
-    assert second.text == "The branch next is checked out."
+    assert second.text == "# Git branch\n\nThe branch next is in use."
 
 
 async def test_the_tool_lists_the_last_commits(project: Project) -> None:

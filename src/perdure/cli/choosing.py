@@ -10,8 +10,7 @@ from perdure.cli.listing import row_of
 from perdure.cli.terminal import Terminal
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
-from perdure.config.schema import Config
-from perdure.errors import SessionNotFound
+from perdure.errors import DirectoryNotFound, SessionNotFound
 from perdure.runtime import Runtime, Session
 from perdure.store.contract import SessionRow
 
@@ -37,13 +36,17 @@ async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Termin
     row = await _existing(runtime, choice)
     if row is None:
         directory = choice.directory or "."
-        _warn_of_ignored(load(directory, os.environ), terminal)
+        _warn_of_ignored(directory, terminal)
         return await runtime.create_session(
             directory=directory, model=choice.model, title=title_of(prompt)
         )
     if choice.session and choice.directory and not _same(choice.directory, row.directory):
         terminal.warn(f"session {row.id} works in {row.directory}; -C is for a new session")
-    _warn_of_ignored(load(row.directory, os.environ), terminal)
+    try:
+        _warn_of_ignored(row.directory, terminal)
+    except DirectoryNotFound as error:
+        hint = f"`perdure sessions move {row.id} DIR` lets the session work elsewhere"
+        raise DirectoryNotFound(f"{error}; {hint}") from error
     session = await runtime.session(row.id)
     if choice.model:
         await session.switch_model(choice.model)
@@ -71,10 +74,9 @@ def _same(directory: str, other: str) -> bool:
     return str(find_project(directory).directory) == other
 
 
-def _warn_of_ignored(config: Config, terminal: Terminal) -> None:
-    files = dict.fromkeys(ignored.file for ignored in config.ignored)
-    for file in files:
-        keys = ", ".join(ignored.key for ignored in config.ignored if ignored.file == file)
-        terminal.warn(
-            f"{file}: {keys} does not count before you trust the project: perdure trust DIR"
-        )
+def _warn_of_ignored(directory: str, terminal: Terminal) -> None:
+    ignored = load(directory, os.environ).ignored
+    for file in dict.fromkeys(each.file for each in ignored):
+        keys = ", ".join(each.key for each in ignored if each.file == file)
+        project = shown(find_project(directory).project)
+        terminal.warn(f"{file}: {keys} left out; `perdure trust {project}` makes it count")

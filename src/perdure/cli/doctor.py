@@ -75,7 +75,8 @@ def _settings(found: Examination) -> list[Block]:
         for each in found.ignored
     ]
     if not rows and not ignored:
-        return [*heading("Configuration"), line("no file; the defaults hold", indent=2)]
+        words = "see what is broken, below" if found.problems else "no file; the defaults hold"
+        return [*heading("Configuration"), line(words, indent=2)]
     return [*heading("Configuration"), table(("KEY", "FILE"), [*rows, *ignored])]
 
 
@@ -116,7 +117,7 @@ def _facts(found: Examination) -> list[Block]:
 
 def _verdict(found: Examination) -> list[Block]:
     if not found.problems:
-        return [*heading("All is well"), line("nothing is broken", indent=2)]
+        return [*heading("Nothing is broken")]
     return [
         *heading("Broken"),
         *(line(Words(problem, "bad"), indent=2) for problem in found.problems),

@@ -113,13 +113,13 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
         diagnostics=(
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
             *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
-            *map(str, plugins.diagnostics),
             *_unknown_tools(config, tools),
         ),
         problems=(
             *config_problems,
             *store_problems,
-            *(() if model else (reason,)),
+            *map(str, plugins.diagnostics),
+            *(() if model or config_problems else (reason,)),
         ),
     )
 

@@ -58,5 +58,8 @@ def _list(out: Output, as_json: bool) -> None:
 def _add(out: Output, directory: str) -> None:
     ignored = load(directory, os.environ).ignored
     project = trust_project(directory, os.environ)
-    counts = [line(f"{each.key} in {each.file} counts from now on", indent=2) for each in ignored]
+    counts = [
+        line(f"what {each.file} says of {each.key} counts from now on", indent=2)
+        for each in ignored
+    ]
     show(out, [line(f"{shown(project)} is trusted"), *counts])
