@@ -287,6 +287,18 @@ def test_an_existing_session_keeps_its_directory(tmp_path: Path, here: Here) -> 
         assert s.row().directory == str(s.directory)
 
 
+def test_a_session_whose_directory_is_gone_can_be_moved(tmp_path: Path, here: Here) -> None:
+    (tmp_path / "other").mkdir()
+    with shell(tmp_path, [say("x"), say("y")]) as s:
+        here("run", "-C", str(tmp_path / "other"), "a")
+        (tmp_path / "other").rmdir()
+        session = s.the_session()
+        message = one_line(here("run", "-s", session, "b"), 2)
+        assert f"`perdure sessions move {session} DIR`" in message
+        assert here("sessions", "move", session, ".").code == 0
+        assert here("run", "-s", session, "b").out == "y\n"
+
+
 def test_continuing_takes_the_session_updated_last_in_that_directory(
     tmp_path: Path, here: Here
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 import termios
 
 import anyio
+import msgspec
 
 from perdure.cli.output import visible
 from perdure.cli.terminal import Terminal
@@ -88,7 +89,8 @@ def _details(request: PermissionRequest) -> list[str]:
         case "edit", {"old": str(old), "new": str(new)}:
             return [*_some(_lines(old, "- ")), *_some(_lines(new, "+ "))]
         case _:
-            return _lines(f"{request.arguments}") if len(request.summary) > _LONG else []
+            whole = msgspec.json.encode(request.arguments).decode()
+            return _lines(whole) if len(request.summary) > _LONG else []
 
 
 def _lines(text: str, mark: str = "") -> list[str]:
