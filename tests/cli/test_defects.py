@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from perdure.testing import home_of, isolated_environment, run_cli
 
@@ -50,6 +53,23 @@ def test_closed_standard_streams_are_no_defect(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sessions", "list"]])
+def test_output_that_nobody_reads_ends_quietly(tmp_path: Path, arguments: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run(
+        [sys.executable, "-m", "perdure", *arguments],
+        cwd=tmp_path,
+        env=isolated_environment(tmp_path),
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
 
 
 def test_a_disk_without_room_for_the_output_is_one_line(tmp_path: Path) -> None:

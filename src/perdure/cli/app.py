@@ -41,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _settle(_first(error), problems)
         except KeyboardInterrupt:
             return _INTERRUPTED
+        except SystemExit:
+            return _OUTPUT_GONE  # how click ends when nobody reads its help
 
 
 def _settle(error: BaseException, problems: ProblemLog) -> int:
