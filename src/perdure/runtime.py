@@ -366,7 +366,7 @@ class Session:
             return view_told(self.id, records[:at])
         state = fold(self.id, records)
         workplace = await self._equipment.workplaces.at(state.directory)
-        return await view_context(self.id, records, workplace, workplace.target(state.model))
+        return await view_context(self.id, records, workplace)
 
     async def request(self, step: int | None = None) -> bytes:
         """Return the exact request body of a step, by default the last; UsageError if none."""

@@ -17,6 +17,7 @@ from perdure import (
     Tool,
     ToolContext,
     ToolOutput,
+    UnknownProvider,
     UsageError,
 )
 from perdure.clock import SystemClock
@@ -313,3 +314,20 @@ async def test_sealed_thinking_does_not_go_back_behind_a_summary_in_a_blocked_ep
         assert b'"Hm."' in last
         assert b'"thinking":"Hm."' not in last
         assert b'"thinking":"So."' in last
+
+
+async def test_the_context_is_shown_where_the_provider_is_no_longer_configured(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [say("ok")]) as b:
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "one")
+        b.config = {"model": "other/x", "providers": {"other": b.config["providers"]["scripted"]}}
+        async with b.runtime() as runtime:
+            again = await runtime.session(session.id)
+            with pytest.raises(UnknownProvider, match="scripted"):
+                await ask(again, "two")
+            assert len((await again.state()).pending) == 1
+            context = await again.context()
+        assert (context.next, context.model) == ("unchanged", "scripted/model-1")

@@ -12,7 +12,7 @@ from perdure.context.snapshot import SourceSnapshot
 from perdure.history import events as ev
 from perdure.history.state import SessionState, fold
 from perdure.session.admission import admit, replacement_due
-from perdure.session.workplace import Target, Workplace
+from perdure.session.workplace import Workplace
 
 Standing = Literal["current", "changed", "new", "removed", "unavailable", "never told", "told"]
 """How what holds now stands to what the model was last told; `told` where now was not asked."""
@@ -78,22 +78,25 @@ class ContextView(msgspec.Struct, frozen=True):
 
 
 async def view_context(
-    session: str, records: Sequence[ev.Record], workplace: Workplace, target: Target
+    session: str, records: Sequence[ev.Record], workplace: Workplace
 ) -> ContextView:
-    """Observe once, read-only, and compare with what the log says was told; admits nothing."""
+    """Observe once, read-only, and compare with what the log says was told; admits nothing.
+
+    It asks for no provider: what was told can be seen also where the model is not configured.
+    """
     state = fold(session, records)
     async with workplace.plugins() as plugins:
         observation = await (await workplace.facts(state, plugins)).observe()
         tools = workplace.tools(state, plugins).definitions()
         troubles = workplace.diagnostics(plugins)
     on_move = workplace.config.on_move
-    reasons = replacement_due(state, target.name, tools, on_move=on_move)
+    reasons = replacement_due(state, state.model, tools, on_move=on_move)
     admitted = admit(
         state,
         observation,
-        model=target.name,
+        model=state.model,
         tools=tools,
-        lowering=target.protocol.version,
+        lowering=0,  # nothing is lowered
         on_move=on_move,
     )
     event = admitted[0] if admitted else None
