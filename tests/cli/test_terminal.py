@@ -148,6 +148,16 @@ def test_a_tool_that_takes_long_shows_how_far_it_is(tmp_path: Path) -> None:
         assert terminal.end() == 0
 
 
+def test_a_compaction_shows_that_it_is_waiting(tmp_path: Path, here: Here) -> None:
+    gate = threading.Event()
+    with shell(tmp_path, [say("x"), hold(gate, say("A summary."))]) as s:
+        here("run", "Hi.")
+        with typed(s, "sessions", "compact", s.the_session()) as terminal:
+            terminal.until("... the summary (1 s)")
+            gate.set()
+            assert terminal.end() == 0
+
+
 def test_deleting_asks_and_only_a_yes_deletes(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x")]) as s:
         here("run", "A question.")

@@ -13,6 +13,7 @@ from perdure.cli.arguments import given_text
 from perdure.cli.examination import Examination, examine
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
+from perdure.cli.terminal import waiting_for
 from perdure.config.location import shown
 
 
@@ -37,12 +38,17 @@ def doctor(directory: str, as_json: bool) -> int:
       perdure doctor -C ~/src/tool --json
     """
     out = Output(sys.stdout)
-    examination = anyio.run(examine, directory, dict(os.environ))
+    examination = anyio.run(_examine, directory)
     if as_json:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(examination), indent=2) + b"\n")
     else:
         show(out, _page(examination))
     return 1 if examination.problems else 0
+
+
+async def _examine(directory: str) -> Examination:
+    async with waiting_for("examining the database"):
+        return await examine(directory, dict(os.environ))
 
 
 def _page(found: Examination) -> list[Block]:

@@ -14,6 +14,7 @@ from perdure.cli.listing import row_of, shortened, status_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
+from perdure.cli.terminal import waiting_for
 from perdure.cli.times import ago, iso
 from perdure.cli.transcript import item_data, transcript_blocks
 from perdure.clock import SystemClock, milliseconds
@@ -210,7 +211,9 @@ async def _switch(prefix: str, model: str) -> None:
 async def _compact(prefix: str) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        if not await session.compact():
+        async with waiting_for("the summary"):
+            done = await session.compact()
+        if not done:
             raise PerdureError(f"session {session.id} was not compacted; try again")
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -131,6 +132,17 @@ class Terminal:
 
     def _styled(self, text: str, look: str) -> str:
         return f"{look}{text}{_RESET}" if self._err.styled else text
+
+
+@asynccontextmanager
+async def waiting_for(what: str) -> AsyncGenerator[None]:
+    """Keep a line of progress on a terminal while the context is open."""
+    terminal = Terminal(Output(sys.stdout), Output(sys.stderr))
+    terminal.wait_for(what)
+    async with anyio.create_task_group() as group:
+        group.start_soon(terminal.show_progress)
+        yield
+        group.cancel_scope.cancel()
 
 
 class Warnings(logging.Handler):
