@@ -21,10 +21,11 @@ from perdure import (
     UsageError,
 )
 from perdure.clock import SystemClock
+from perdure.errors import StoreFull
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
 from perdure.store.sqlite import open_sqlite
-from perdure.testing import call, calls, cut, error, say, think
+from perdure.testing import call, calls, cut, error, hold, say, think
 from tests.session.support import ask, bench, log_of, of_type
 from tests.session.worker import EffectArguments
 
@@ -331,3 +332,48 @@ async def test_the_context_is_shown_where_the_provider_is_no_longer_configured(
             assert len((await again.state()).pending) == 1
             context = await again.context()
         assert (context.next, context.model) == ("unchanged", "scripted/model-1")
+
+
+class _Full:
+    """A store that writes nothing while its disk is full, not even the end of a lease."""
+
+    def __init__(self, store: Any) -> None:
+        self.full = False
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def append(self, *what: Any, **how: Any) -> Any:
+        return await self._written(self._store.append, *what, **how)
+
+    async def release(self, lease: Any) -> None:
+        await self._written(self._store.release, lease)
+
+    async def _written(self, write: Callable[..., Awaitable[Any]], *what: Any, **how: Any) -> Any:
+        if self.full:
+            raise StoreFull("the disk is full")
+        return await write(*what, **how)
+
+
+async def test_a_disk_that_fills_in_a_step_ends_the_waiting_and_the_next_drain_goes_on(
+    tmp_path: Path,
+) -> None:
+    answer = anyio.Event()
+    async with bench(tmp_path, [hold(answer, say("lost")), say("ok")]) as b:
+        store = _Full(await open_sqlite(b.store, clock=SystemClock()))
+        b.store = cast("Path", store)
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await session.prompt("one")
+            await b.provider.received(1)
+            store.full = True
+            answer.set()
+            with pytest.raises(StoreFull), anyio.fail_after(10):
+                await session.wait()
+            store.full = False
+            records = await ask(session, "two")
+        await store.close()
+        outcomes = [event.outcome for event in of_type(records, ev.StepFinished)]
+        assert outcomes == ["crashed", "completed"]
+        assert b"one" in b.provider.requests[1].body

@@ -48,6 +48,7 @@ class Coordinator:
         self._group = group
         self._running: dict[str, _Running] = {}
         self._failures: dict[str, PerdureError] = {}
+        self._leases: dict[str, Lease] = {}
 
     def wake(self, session: str) -> None:
         """Make sure that what waits in the session is worked on; returns at once."""
@@ -61,6 +62,14 @@ class Coordinator:
     def is_busy(self, session: str) -> bool:
         """Say whether the session is being drained here, or is about to be."""
         return session in self._running
+
+    async def is_idle(self, session: str) -> bool:
+        """Say whether nobody works on the session, neither here nor in another process."""
+        if self.is_busy(session):
+            return False
+        # A lease of our own is one that a full disk kept from being given up.
+        owner = (await self._equipment.store.session(session)).owner
+        return owner in {"", self._equipment.owner}
 
     def failure(self, session: str) -> PerdureError | None:
         """Return what kept the session's last drain here from starting a step."""
@@ -126,9 +135,16 @@ class Coordinator:
             seen.apply_all(await self._equipment.store.events(session, after=seen.last_seq))
             if not has_work(seen, self._equipment.owner, step_limit=1 << 30):
                 return
+        self._leases[session] = lease
         await drain(self._equipment, lease)
+        del self._leases[session]
 
     async def _claim(self, session: str) -> Lease | None:
         # A claim that went through unseen would keep everybody out until it expires.
+        store = self._equipment.store
         with anyio.CancelScope(shield=True):
-            return await self._equipment.store.claim(session, self._equipment.owner)
+            # One that a failing store kept from being given up would keep ourselves out.
+            if (left := self._leases.get(session)) is not None:
+                await store.release(left)
+                del self._leases[session]
+            return await store.claim(session, self._equipment.owner)

@@ -37,7 +37,7 @@ class EventReader:
             while True:
                 taken = reader.take()
                 # Whether it is idle is asked before reading: what comes between is then still read.
-                idle = until_idle and not handed and await self._is_idle()
+                idle = until_idle and not handed and await self._coordinator.is_idle(self._session)
                 for record in taken if handed else await self._logged(after):
                     if record.seq is not None and record.seq != after + 1:
                         continue
@@ -64,11 +64,6 @@ class EventReader:
 
     async def _logged(self, after: int) -> list[AnyRecord]:
         return list(await self._store.events(self._session, after=after))
-
-    async def _is_idle(self) -> bool:
-        if self._coordinator.is_busy(self._session):
-            return False
-        return not (await self._store.session(self._session)).owner
 
     def _raise_failure(self) -> None:
         failure = self._coordinator.failure(self._session)
