@@ -66,9 +66,7 @@ WORK = {
     20: "fork",
     21: "export",
 }
-MISSING = (
-    "fork export crash-loop interrupt-elsewhere redelivery more-protocols more-stores titles"
-)
+MISSING = "fork export crash-loop interrupt-elsewhere redelivery more-protocols more-stores titles"
 
 _ITEM = re.compile(r"^\* \*\*([\w-]+)\*\*: (.*(?:\n  .*)*)", re.M)
 _TEST = re.compile(r"`(tests/[^`]*\.py)::(\w+)`")
