@@ -22,12 +22,18 @@ def choose(state: SessionState, owner: str, step_limit: int) -> list[Pending]:
 
 
 def waiting(state: SessionState, owner: str) -> list[Pending]:
-    """Return the prompts that a drain of that owner would have to promote sooner or later."""
-    return [
+    """Return the prompts that a drain of that owner would have to promote sooner or later.
+
+    A prompt whose holder is gone is answered before one that nobody else would answer, but is no
+    reason to begin: its process may be about to end, with its own work done.
+    """
+    takeable = [
         prompt
         for prompt in state.pending.values()
         if prompt.delivery == "steer" or _may_take(prompt, owner)
     ]
+    wanted = any(prompt.delivery == "steer" or prompt.holder in {"", owner} for prompt in takeable)
+    return takeable if wanted else []
 
 
 def has_work(state: SessionState, owner: str, step_limit: int) -> bool:
