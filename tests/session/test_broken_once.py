@@ -202,6 +202,19 @@ async def test_an_answer_that_is_none_allows_nothing(tmp_path: Path, answer: Any
         assert not of_type(records, ev.ToolStarted)
 
 
+async def test_a_refusal_without_words_is_a_refusal(tmp_path: Path) -> None:
+    nothing: Any = None
+
+    async def asking(request: PermissionRequest) -> PermissionAnswer:
+        return PermissionAnswer(False, nothing)
+
+    async with bench(tmp_path, [call("shell", {"command": "true"})]) as b:
+        async with b.runtime(ask=asking) as runtime:
+            session = await b.session(runtime)
+            records = await ask(session, "one")
+        assert [event.outcome for event in of_type(records, ev.StepFinished)] == ["declined"]
+
+
 async def test_a_tool_that_names_no_paths_has_succeeded_all_the_same(tmp_path: Path) -> None:
     wrong: Any = (None, 5, "a\0b")
 

@@ -100,7 +100,7 @@ class Calls:
             _logger.exception("session %s: call %s could not be asked for", session, call.id)
             return None
         if isinstance(answer, PermissionAnswer):
-            return answer
+            return PermissionAnswer(answer.allowed is True, str(answer.reason or ""))
         kind = type(answer).__name__
         _logger.error("session %s: call %s: %s is no PermissionAnswer", session, call.id, kind)
         return None
