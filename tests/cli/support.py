@@ -18,6 +18,7 @@ from perdure.store.database import Database
 from perdure.testing import (
     Finished,
     ScriptedProvider,
+    assert_prefix_kept,
     home_of,
     run_cli,
     serve_in_thread,
@@ -35,6 +36,7 @@ class Shell:
     def __init__(self, directory: Path, provider: ScriptedProvider) -> None:
         self.directory = directory
         self.provider = provider
+        self.prefix_may_break = ""
 
     def run(self, *arguments: str, **options: Any) -> Finished:
         """Run a command to its end."""
@@ -97,13 +99,20 @@ def shell(
     protocol: ProtocolName = "openai-chat",
     config: Mapping[str, Any] | None = None,
 ) -> Generator[Shell]:
-    """Open a directory with a configured provider."""
+    """Open a directory with a configured provider.
+
+    On leaving, each request must begin with the one before it. A test that breaks that on purpose,
+    by a second session, a new epoch or a model switch, says why in `prefix_may_break`.
+    """
     directory = root / "project"
     directory.mkdir(parents=True, exist_ok=True)
     with serve_in_thread(script) as provider:
         settings = provider.config(protocol, api_key_env=KEY)
         write_config(directory, {**settings, **(config or {})})
-        yield Shell(directory, provider)
+        opened = Shell(directory, provider)
+        yield opened
+        if not opened.prefix_may_break:
+            assert_prefix_kept(provider.requests)
 
 
 def until(condition: Callable[[], object]) -> None:

@@ -129,6 +129,7 @@ def test_a_session_moves_switches_and_is_compacted(tmp_path: Path, here: Here) -
     other = tmp_path / "other"
     other.mkdir()
     with shell(tmp_path, [say("1"), say("A summary."), say("3")]) as s:
+        s.prefix_may_break = "a compaction, a move and a switch"
         here("run", "a")
         session = s.the_session()
         assert here("sessions", "compact", session).code == 0
@@ -172,6 +173,7 @@ def test_the_doctor_exits_with_1_where_something_is_broken(tmp_path: Path, here:
 
 def test_a_project_is_trusted_before_its_providers_count(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x"), say("y")]) as s:
+        s.prefix_may_break = "two sessions"
         (s.directory / "perdure.toml").write_text('[permissions]\nwrite = "allow"\n')
         assert "permissions left out" in here("run", "hi").err
         trusted = here("trust", ".").out

@@ -75,6 +75,7 @@ def test_a_prompt_of_a_dash_is_read_from_standard_input(tmp_path: Path) -> None:
 
 def test_a_model_option_switches_an_existing_session_for_good(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("1"), say("2"), say("3")]) as s:
+        s.prefix_may_break = "a model switch"
         here("run", "a")
         here("run", "-c", "-m", "scripted/other/with/slashes", "b")
         here("run", "-c", "c")
@@ -181,6 +182,7 @@ def test_a_tool_that_asks_is_denied_in_a_pipe_and_allowed_with_yes(
 ) -> None:
     script = [call("write", {"path": "a.txt", "content": "x"}), say("1")] * 2
     with shell(tmp_path, script) as s:
+        s.prefix_may_break = "two sessions"
         here("run", "write it")
         assert not (s.directory / "a.txt").exists()
         here("run", "--yes", "write it")
@@ -290,6 +292,7 @@ def test_an_existing_session_keeps_its_directory(tmp_path: Path, here: Here) -> 
 def test_a_session_whose_directory_is_gone_can_be_moved(tmp_path: Path, here: Here) -> None:
     (tmp_path / "other").mkdir()
     with shell(tmp_path, [say("x"), say("y")]) as s:
+        s.prefix_may_break = "a move"
         here("run", "-C", str(tmp_path / "other"), "a")
         (tmp_path / "other").rmdir()
         session = s.the_session()
@@ -306,6 +309,7 @@ def test_continuing_takes_the_session_updated_last_in_that_directory(
     other.mkdir()
     (tmp_path / "link").symlink_to(other)
     with shell(tmp_path, [say("1"), say("2"), say("3"), say("4")]) as s:
+        s.prefix_may_break = "several sessions"
         here("run", "-C", str(other), "the older one")
         here("run", "-C", str(other), "the newer one")
         here("run", "here")

@@ -22,6 +22,7 @@ from perdure.instructions import InstructionService
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
 from perdure.plugins import PluginView, Registry
+from perdure.runtime import Runtime, Session
 from perdure.skills import find_skills, user_skills
 from perdure.store.sqlite import open_sqlite
 from perdure.tools import builtin_tools
@@ -29,6 +30,7 @@ from perdure.tools.permissions import decide
 
 _SHOWN = 4
 _LONG_ENOUGH = 16
+_LATEST = 50
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -89,6 +91,7 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     plugins = await _plugins(config, location)
     store = store_path(env)
     store_problems = () if _size(store) is None else await _store(store)
+    blocked = () if _size(store) is None or store_problems else await _blocked(store, env)
     tools = [tool.name for tool in builtin_tools()]
     return Examination(
         perdure=version("perdure"),
@@ -114,6 +117,7 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
             *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
             *_unknown_tools(config, tools),
+            *blocked,
         ),
         problems=(
             *config_problems,
@@ -193,6 +197,29 @@ async def _store(path: Path) -> tuple[str, ...]:
         return (str(error),)
     finally:
         await store.close()
+
+
+async def _blocked(store: Path, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return which of the sessions updated last cannot begin the epoch that is due, and why."""
+    found: list[str] = []
+    async with Runtime.open(store, environ=env) as runtime:
+        for row in (await runtime.sessions())[:_LATEST]:
+            found += await _blocked_by(await runtime.session(row.id))
+    return tuple(found)
+
+
+async def _blocked_by(session: Session) -> list[str]:
+    try:
+        if not (await session.state()).is_replacement_due:
+            return []
+        view = await session.context()
+    except PerdureError as error:
+        return [f"session {session.id}: {error}"]
+    why = ", ".join(view.reasons)
+    return [
+        f"session {session.id}: a new epoch is due ({why}), but {key} cannot be observed"
+        for key in view.blocked
+    ]
 
 
 def _unknown_tools(config: Config, tools: list[str]) -> list[str]:
