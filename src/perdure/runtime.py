@@ -90,6 +90,7 @@ class Runtime:
         tools: Iterable[Tool[Any]] = (),
         providers: Mapping[str, ProviderConfig | Mapping[str, Any]] | None = None,
         ask: Ask | None = None,
+        allow_all: bool = False,
         clock: Clock | None = None,
         ids: Ids | None = None,
         environ: Mapping[str, str] | None = None,
@@ -102,7 +103,8 @@ class Runtime:
         the command line reads are read for each session's directory. `plugins` come before those
         that are installed or configured. `sources` and `tools` come on top of the built-in ones,
         `providers` on top of the configured ones. `ask` answers permission questions; without it,
-        `ask` means deny. Raises StoreError and ConfigurationError.
+        `ask` means deny. `allow_all` runs every call, whatever the permissions say. Raises
+        StoreError and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
         contexts, own_tools = tuple(_contexts(sources)), tuple(tools)
@@ -122,6 +124,7 @@ class Runtime:
                 transport=transport,
                 outputs=_outputs_beside(store),
                 plugins=registry,
+                allow_all=allow_all,
             )
             equipment = Equipment(
                 store=opened,

@@ -337,3 +337,10 @@ def test_keys_are_in_no_output_and_not_in_the_store(tmp_path: Path) -> None:
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert "scripted-key" not in ended.err + ended.out + shown
     assert b"scripted-key" not in everything
+
+
+def test_yes_allows_for_that_run_what_the_configuration_denies(tmp_path: Path) -> None:
+    script = [call("write", {"path": "a.txt", "content": "x"}), say("1")]
+    with shell(tmp_path, script, config={"permissions": {"write": "deny"}}) as s:
+        assert s.run("run", "--yes", "write it").code == 0
+        assert (s.directory / "a.txt").exists()

@@ -60,11 +60,6 @@ class Asker:
                 return _answer(await _read_line())
 
 
-async def allow_all(request: PermissionRequest) -> PermissionAnswer:  # noqa: ARG001 - whatever it is
-    """Allow every call."""
-    return PermissionAnswer(allowed=True)
-
-
 async def _read_line() -> str:
     """Return the next line from the terminal; empty when it was closed."""
     descriptor = sys.stdin.fileno()

@@ -9,7 +9,7 @@ import anyio
 import click
 
 from perdure.cli.arguments import given_text, unicode_text
-from perdure.cli.asking import Asker, allow_all, can_ask
+from perdure.cli.asking import Asker, can_ask
 from perdure.cli.choosing import Choice, choose
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
@@ -86,10 +86,10 @@ async def _run(text: str, choice: Choice, json: bool, yes: bool, asking: bool) -
     out, err = Output(sys.stdout), Output(sys.stderr)
     terminal = Terminal(out, err)
     answering = _Answering(out, terminal, json=json)
-    ask = allow_all if yes else answering.asker if asking else None
+    ask = answering.asker if asking else None
     ending = Ending()
     with Warnings(terminal):
-        async with opened(ask=ask) as runtime:
+        async with opened(ask=ask, allow_all=yes) as runtime:
             session = await choose(runtime, choice, text, terminal)
             if not err.is_terminal:
                 terminal.note(f"session: {session.id}")

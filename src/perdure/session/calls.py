@@ -79,7 +79,7 @@ class Calls:
     async def _refusal(self, call: ToolCall) -> Settled | None:
         ask = self._workplace.ask
         permission = decide(call.name, self._workplace.config.permissions)
-        if permission == "allow":
+        if permission == "allow" or self._workplace.allows_all:
             return None
         if permission == "deny":
             return denied(call.name)

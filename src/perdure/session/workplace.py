@@ -74,6 +74,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     transport: Transport
     outputs: Path
     plugins: Registry
+    allow_all: bool = False
 
 
 class Workplace:
@@ -91,6 +92,7 @@ class Workplace:
         self.location = location
         self.config = config
         self.ask = around.ask
+        self.allows_all = around.allow_all
         self.models = models
         self._skills = SkillCatalog(location, user_skills(around.env))
         self._tools = tools
