@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 from perdure.store.database import Database
-from perdure.testing import Finished, isolated_environment, say
+from perdure.testing import Finished, home_of, isolated_environment, say
 from tests.cli.conftest import Here
 from tests.cli.support import KEY, Shell, one_line, shell
 
@@ -94,3 +95,17 @@ def test_a_prompt_whose_answer_a_full_disk_has_no_room_for_is_answered_later(
         assert "full" in one_line(with_full_disk(s, 60_000, "run", "-c", "the lost question"), 1)
         assert here("run", "-c", "again").out == "Fine.\n"
         assert b"the lost question" in s.provider.requests[2].body
+
+
+def test_repair_rebuilds_what_does_not_agree_with_the_log(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("x")]) as s:
+        s.run("run", "hi")
+        path = home_of(s.directory) / "data" / "perdure.db"
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("UPDATE snapshot SET entry = 'garbage{' WHERE key = 'perdure/date'")
+            database.commit()
+        assert s.run("doctor").code == 1
+        mended = s.run("doctor", "--repair")
+        assert mended.code == 0
+        assert "mended" in mended.err
+        assert s.run("doctor").code == 0

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from perdure.cli.arguments import given_text
-from perdure.cli.examination import Examination, examine
+from perdure.cli.examination import Examination, examine, repair
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
 from perdure.cli.terminal import waiting_for
@@ -26,8 +26,11 @@ from perdure.config.location import shown
     callback=given_text,
     help="Look from this directory.",
 )
+@click.option(
+    "--repair", "mend", is_flag=True, help="Rebuild from the log what does not agree with it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def doctor(directory: str, as_json: bool) -> int:
+def doctor(directory: str, mend: bool, as_json: bool) -> int:
     """Show versions, configuration, store, providers and facts as they are from here.
 
     Keys are masked. The exit code is 1 where something is broken.
@@ -36,8 +39,12 @@ def doctor(directory: str, as_json: bool) -> int:
     Examples:
       perdure doctor
       perdure doctor -C ~/src/tool --json
+      perdure doctor --repair
     """
     out = Output(sys.stdout)
+    if mend:
+        for each in anyio.run(repair, dict(os.environ)):
+            Output(sys.stderr).write(f"mended: {each}\n")
     examination = anyio.run(_examine, directory)
     if as_json:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(examination), indent=2) + b"\n")

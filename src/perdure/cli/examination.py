@@ -199,6 +199,21 @@ async def _store(path: Path) -> tuple[str, ...]:
         await store.close()
 
 
+async def repair(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Rebuild the projections of the store from its log; return what was wrong, a line each.
+
+    The log itself is never changed. Raises StoreError where the store cannot be opened.
+    """
+    path = store_path(env)
+    if _size(path) is None:
+        return ()
+    store = await open_sqlite(path, clock=SystemClock())
+    try:
+        return tuple(await store.rebuild())
+    finally:
+        await store.close()
+
+
 async def _blocked(store: Path, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return which of the sessions updated last cannot begin the epoch that is due, and why."""
     found: list[str] = []
