@@ -35,3 +35,12 @@ def test_context_and_doctor_name_the_source_that_blocks_a_new_epoch(tmp_path: Pa
         (blocked,) = [line for line in found["diagnostics"] if session in line]
         assert "model switched" in blocked
         assert "tower/light cannot be observed" in blocked
+
+
+def test_the_doctor_names_a_source_that_cannot_be_observed(tmp_path: Path) -> None:
+    file = tmp_path / "tower.py"
+    file.write_text(PLUGIN.replace('return "up"', 'raise OSError("dark")'))
+    with shell(tmp_path, [say("1")], config={"plugins": {"paths": [str(file)]}}) as s:
+        s.run("run", "first")
+        found = json.loads(s.run("doctor", "--json").out)
+        assert any("source tower/light" in line for line in found["diagnostics"])

@@ -91,7 +91,11 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     plugins = await _plugins(config, location)
     store = store_path(env)
     store_problems = () if _size(store) is None else await _store(store)
-    blocked = () if _size(store) is None or store_problems else await _blocked(store, env)
+    blocked = (
+        ()
+        if _size(store) is None or store_problems
+        else await _sessions(store, str(location.directory), env)
+    )
     tools = [tool.name for tool in builtin_tools()]
     return Examination(
         perdure=version("perdure"),
@@ -214,13 +218,30 @@ async def repair(env: Mapping[str, str]) -> tuple[str, ...]:
         await store.close()
 
 
-async def _blocked(store: Path, env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return which of the sessions updated last cannot begin the epoch that is due, and why."""
+async def _sessions(store: Path, directory: str, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what the sessions updated last suffer from.
+
+    That is an epoch which is due and cannot begin, and, for the latest session of this directory,
+    sources that cannot be observed.
+    """
     found: list[str] = []
     async with Runtime.open(store, environ=env) as runtime:
-        for row in (await runtime.sessions())[:_LATEST]:
+        rows = (await runtime.sessions())[:_LATEST]
+        here = [row.id for row in rows if row.directory == directory][:1]
+        for row in rows:
             found += await _blocked_by(await runtime.session(row.id))
+        for latest in here:
+            found += await _failing(await runtime.session(latest))
     return tuple(found)
+
+
+async def _failing(session: Session) -> list[str]:
+    """Return the sources that cannot be observed now, as the latest session here has them."""
+    try:
+        view = await session.context()
+    except PerdureError:
+        return []
+    return [f"source {each.key}: {each.message}" for each in view.diagnostics]
 
 
 async def _blocked_by(session: Session) -> list[str]:
