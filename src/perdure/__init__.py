@@ -70,7 +70,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from perdure.history.events import LiveRecord, Record
-    from perdure.runtime import Admission, Runtime, Session
+    from perdure.runtime import Runtime
+    from perdure.session.handle import Admission, Session
     from perdure.tools.base import Tool, ToolContext, ToolOutput
     from perdure.tools.permissions import PermissionAnswer, PermissionRequest
 
@@ -212,9 +213,9 @@ _HOMES = {
         "LiveRecord",
         "Record",
     ),
-    "perdure.runtime": (
+    "perdure.runtime": ("Runtime",),
+    "perdure.session.handle": (
         "Admission",
-        "Runtime",
         "Session",
     ),
     "perdure.tools.base": (

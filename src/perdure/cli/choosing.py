@@ -11,7 +11,8 @@ from perdure.cli.terminal import Terminal
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
 from perdure.errors import DirectoryNotFound, SessionNotFound
-from perdure.runtime import Runtime, Session
+from perdure.runtime import Runtime
+from perdure.session.handle import Session
 from perdure.store.contract import SessionRow
 
 _TITLE = 60

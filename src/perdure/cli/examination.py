@@ -22,7 +22,8 @@ from perdure.instructions import InstructionService
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
 from perdure.plugins import PluginView, Registry
-from perdure.runtime import Runtime, Session
+from perdure.runtime import Runtime
+from perdure.session.handle import Session
 from perdure.skills import find_skills, user_skills
 from perdure.store.sqlite import open_sqlite
 from perdure.tools import builtin_tools

@@ -18,7 +18,7 @@ from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
 from perdure.errors import PerdureError, UsageError
-from perdure.runtime import Admission, Session
+from perdure.session.handle import Admission, Session
 
 
 @click.command(short_help="Send one prompt and print the answer.")

@@ -11,7 +11,7 @@ import anyio
 from anyio import TASK_STATUS_IGNORED
 from anyio.abc import TaskStatus
 
-from perdure.runtime import Session
+from perdure.session.handle import Session
 
 _GRACE = 0.5
 """Seconds in which what was settled by an interrupt is still shown."""

@@ -20,7 +20,7 @@ from perdure import Runtime
 from perdure.demo.clock import FileClock
 from perdure.errors import PerdureError
 from perdure.history import events as ev
-from perdure.runtime import Session
+from perdure.session.handle import Session
 
 _INPUT = 0
 _OUTPUT = 1

@@ -42,7 +42,11 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SessionCreated(Event, frozen=True):
-    """A session began. `marker` is the random word of its wrapped System Messages."""
+    """A session began. `marker` is the random word of its wrapped System Messages.
+
+    `cache` is the key under which providers cache its prefix, empty where that is its own id; a
+    fork keeps that of the session it was copied from.
+    """
 
     type: ClassVar[str] = "session.created"
     directory: str
@@ -51,6 +55,7 @@ class SessionCreated(Event, frozen=True):
     marker: str
     title: str = ""
     instructions: str = ""
+    cache: str = ""
 
 
 class SessionRenamed(Event, frozen=True):
@@ -73,6 +78,32 @@ class SessionMoved(Event, frozen=True):
     type: ClassVar[str] = "session.moved"
     directory: str
     project: str
+
+
+class SessionForked(Event, frozen=True):
+    """All before this was copied from session `origin`, as it stood at its seq `at`."""
+
+    type: ClassVar[str] = "session.forked"
+    origin: str
+    at: int
+
+
+class SessionReverted(Event, frozen=True):
+    """The history after seq `to` is cut off from what the model sees; the log keeps it.
+
+    `snapshot` is the whole Context Snapshot as it stood at `to`.
+    """
+
+    type: ClassVar[str] = "session.reverted"
+    to: int
+    snapshot: dict[str, SourceSnapshot]
+
+
+class InterruptAsked(Event, frozen=True):
+    """Somebody asked the drain with the fencing token `drain` to stop; no other one is meant."""
+
+    type: ClassVar[str] = "interrupt.asked"
+    drain: int
 
 
 class EntrySet(Event, frozen=True):
@@ -281,6 +312,14 @@ class ToolSettled(Event, frozen=True):
     file: str = ""
 
 
+class RecoveryStarted(Event, frozen=True):
+    """A Step that an earlier drain left open is about to be settled, for the `attempt`-th time."""
+
+    type: ClassVar[str] = "recovery.started"
+    step: int
+    attempt: int
+
+
 class StepFinished(Event, frozen=True):
     """A Step has its one settlement."""
 
@@ -297,6 +336,9 @@ EVENTS: dict[str, type[Event]] = {
         SessionRenamed,
         ModelSwitched,
         SessionMoved,
+        SessionForked,
+        SessionReverted,
+        InterruptAsked,
         EntrySet,
         EntryRemoved,
         InstructionsDiscovered,
@@ -316,6 +358,7 @@ EVENTS: dict[str, type[Event]] = {
         AssistantMessage,
         ToolStarted,
         ToolSettled,
+        RecoveryStarted,
         StepFinished,
     )
 }

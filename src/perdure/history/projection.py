@@ -47,6 +47,7 @@ _CONTROL = (
     ev.CompactionAsked,
     ev.PromptWithdrawn,
     ev.PromptDeliveryChanged,
+    ev.InterruptAsked,
 )
 
 
@@ -93,6 +94,12 @@ def _epoch(changes: RowChanges, event: ev.EpochStarted) -> None:
     changes.snapshot = {key: _entry(entry) for key, entry in event.snapshot.items()}
 
 
+def _reverted(changes: RowChanges, event: ev.SessionReverted) -> None:
+    changes.clear_snapshot = True
+    changes.snapshot = {key: _entry(entry) for key, entry in event.snapshot.items()}
+    changes.columns["outcome"] = "reverted"
+
+
 def _told(changes: RowChanges, event: ev.SystemMessage) -> None:
     for key, entry in event.changed.items():
         changes.snapshot[key] = None if entry is None else _entry(entry)
@@ -118,6 +125,7 @@ _PROJECTORS: dict[type[ev.Event], Callable[[RowChanges, Any], None]] = {
     ev.PromptPromoted: _promoted,
     ev.PromptWithdrawn: _withdrawn,
     ev.EpochStarted: _epoch,
+    ev.SessionReverted: _reverted,
     ev.SystemMessage: _told,
     ev.StepStarted: _step_started,
     ev.StepFinished: _finished,

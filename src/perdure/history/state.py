@@ -62,12 +62,16 @@ class Call(msgspec.Struct):
 
 
 class OpenStep(msgspec.Struct):
-    """A Step that has no settlement yet. `answered` says that its answer is durable."""
+    """A Step that has no settlement yet. `answered` says that its answer is durable.
+
+    `recoveries` counts how often somebody began to settle what a crash had left of it.
+    """
 
     started: ev.StepStarted
     seq: int
     calls: dict[str, Call]
     answered: bool = False
+    recoveries: int = 0
 
     @property
     def unsettled(self) -> list[Call]:
@@ -82,7 +86,8 @@ class SessionState:
     admission. `due` lists why the epoch in force must end. `unread` says that input or results
     stand in the history that no answer has followed and no failure has ended. `usage` is that of
     the last answer, None where the history it counted is no longer the one that is sent.
-    `rebuilt` is the seq at which items were last taken out of the projection.
+    `rebuilt` is the seq at which items were last taken out of the projection. `cache` is the key
+    under which providers cache its prefix. `crashes` counts the Steps in a row that a crash ended.
     """
 
     def __init__(self, session: str) -> None:
@@ -93,6 +98,7 @@ class SessionState:
         self.project = ""
         self.model = ""
         self.marker = ""
+        self.cache = session
         self.title = ""
         self.instructions = ""
         self.entries: dict[str, Any] = {}
@@ -105,6 +111,7 @@ class SessionState:
         self.step: OpenStep | None = None
         self.steps = 0
         self.steps_of_prompt = 0
+        self.crashes = 0
         self.outcome = ""
         self.unread = False
         self.last_request: tuple[int, str] | None = None
@@ -197,7 +204,7 @@ class SessionState:
         if epoch is None:
             raise RuntimeError("a session without an epoch has no requests")
         return Frame(
-            session=self.session,
+            session=self.cache,
             epoch=epoch.number,
             model=model,
             marker=self.marker,
@@ -218,6 +225,7 @@ def _created(state: SessionState, event: ev.SessionCreated) -> None:
     state.project = event.project
     state.model = event.model
     state.marker = event.marker
+    state.cache = event.cache or state.session
     state.title = event.title
     state.instructions = event.instructions
 
@@ -303,6 +311,7 @@ def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
     state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text))
     state.unread = True
     state.steps_of_prompt = 0
+    state.crashes = 0
 
 
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:
@@ -375,8 +384,14 @@ def _tool_settled(state: SessionState, event: ev.ToolSettled) -> None:
         state.unread = True
 
 
+def _recovering(state: SessionState, event: ev.RecoveryStarted) -> None:
+    if state.step is not None:
+        state.step.recoveries = event.attempt
+
+
 def _step_finished(state: SessionState, event: ev.StepFinished) -> None:
     state.step = None
+    state.crashes = state.crashes + 1 if event.outcome == "crashed" else 0
     state.outcome = event.outcome
     if event.outcome in {"failed", "interrupted", "declined"}:
         state.unread = False
@@ -407,5 +422,6 @@ _FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {
     ev.AssistantMessage: _answered,
     ev.ToolStarted: _tool_started,
     ev.ToolSettled: _tool_settled,
+    ev.RecoveryStarted: _recovering,
     ev.StepFinished: _step_finished,
 }

@@ -16,7 +16,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     `outcome` is the settlement of the last Step, "open" while it has none, "" before the first;
     an open one without an `owner` was left so by a crash. `pending` counts the prompts in the
     inbox. `owner` names who drains it now, or is empty. `control_seq` is the seq of the last move,
-    switch, entry, withdrawal or change of delivery.
+    switch, entry, withdrawal, change of delivery or interrupt. `crashed` says that its last drain
+    is known to have ended without giving up its lease.
     """
 
     id: str
@@ -31,6 +32,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     control_seq: int
     token: int
     owner: str
+    crashed: bool = False
 
 
 class PromptRow(msgspec.Struct, frozen=True):
@@ -74,6 +76,14 @@ class Store(Protocol):
 
     async def create(self, session: str, events: Sequence[Event]) -> Sequence[Record]:
         """Begin a session; `events` starts with SessionCreated."""
+        ...
+
+    async def restore(self, session: str, records: Sequence[Record]) -> None:
+        """Begin a session with a whole log that was kept elsewhere, times included.
+
+        `records` have the seqs 1, 2, 3 …, the first one is a SessionCreated. All of it is written
+        or nothing: ConcurrencyError where the id is taken, PromptConflict where a prompt's is.
+        """
         ...
 
     async def append(

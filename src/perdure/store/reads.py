@@ -155,7 +155,7 @@ def _beginning_with(connection: Connection, prefix: str) -> list[str]:
 
 
 def _session_row(row: Any, here: Process) -> SessionRow:
-    *columns, host, pid, started = row
-    if host is None or is_gone(Process(host, pid, started), here):
-        columns[-1] = ""
+    *columns, owner, host, pid, started = row
+    crashed = host is not None and is_gone(Process(host, pid, started), here)
+    columns += ["" if host is None or crashed else owner, crashed]
     return SessionRow(*columns)

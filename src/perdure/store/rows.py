@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -68,15 +69,15 @@ _DROP_ENTRY = "DELETE FROM snapshot WHERE session = ? AND key = ?"
 
 
 class Batch:
-    """Events of one session on their way to the log, with what they change."""
+    """Events of one session on their way to the log, each with its time, and what they change."""
 
-    __slots__ = ("_binds", "_changes", "_events", "_rows", "_time", "session")
+    __slots__ = ("_binds", "_changes", "_events", "_rows", "_times", "session")
 
     def __init__(
         self,
         session: str,
         events: Sequence[Event],
-        time: int,
+        times: Sequence[int],
         guard: Guard | None = None,
         release: Lease | None = None,
     ) -> None:
@@ -84,14 +85,14 @@ class Batch:
         guard = guard or Guard()
         changes = project(events)
         self.session = session
-        self._time = time
+        self._times = times
         self._events = events
         self._changes = changes
         self._rows = [(event.type, encode(event).decode()) for event in events]
         self._binds = {
             "session": session,
             "count": len(events),
-            "time": time,
+            "time": times[-1] if times else 0,
             "control": None if changes.control is None else changes.control + 1,
             "pending": changes.pending,
             "title": changes.columns.get("title"),
@@ -106,7 +107,7 @@ class Batch:
 
     def create(self, connection: Connection) -> int:
         """Begin the session and append; return the seq before the first event."""
-        row = (self.session, self._time, self._time)
+        row = (self.session, self._times[0], self._times[-1])
         if connection.execute(_CREATE, row).get is None:
             raise ConcurrencyError(
                 f"session {self.session} exists already; nothing was written. Use another id"
@@ -123,8 +124,10 @@ class Batch:
         connection.executemany(
             _EVENT,
             [
-                (place, kind, self._time, data)
-                for place, (kind, data) in enumerate(self._rows, first)
+                (place, kind, time, data)
+                for place, time, (kind, data) in zip(
+                    count(first), self._times, self._rows, strict=False
+                )
             ],
         )
         apply(connection, number, last, self._changes)
@@ -132,7 +135,8 @@ class Batch:
 
     def records(self, last: int) -> list[Record]:
         """Return the events as readers will see them; `last` is the seq before the first."""
-        return [Record(seq, self._time, each) for seq, each in enumerate(self._events, last + 1)]
+        rows = zip(count(last + 1), self._times, self._events, strict=False)
+        return [Record(seq, time, event) for seq, time, event in rows]
 
     def _refusal(self, connection: Connection) -> Exception:
         token, sampled, exactly = (self._binds[name] for name in ("token", "sampled", "exactly"))

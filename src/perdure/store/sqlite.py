@@ -76,8 +76,18 @@ class SQLiteStore:
 
     async def create(self, session: str, events: Sequence[Event]) -> Sequence[Record]:
         """Begin a session with its first events; raise ConcurrencyError where the id is taken."""
-        batch = rows.Batch(session, events, self._now())
+        batch = rows.Batch(session, events, self._now(events))
         return batch.records(await self._writer.run(batch.create))
+
+    async def restore(self, session: str, records: Sequence[Record]) -> None:
+        """Begin a session with a whole log that was kept elsewhere, times included.
+
+        `records` have the seqs 1, 2, 3 …, the first one is a SessionCreated. All of it is written
+        or nothing: raises ConcurrencyError where the id is taken and PromptConflict where that of
+        one of its prompts is.
+        """
+        events, times = [each.data for each in records], [each.time for each in records]
+        await self._writer.run(rows.Batch(session, events, times).create)
 
     async def append(
         self,
@@ -93,7 +103,7 @@ class SQLiteStore:
         prompt id is taken or a prompt is no longer pending; nothing is written then. With
         `release` the lease is given up in the same transaction. Being cancelled does not undo it.
         """
-        batch = rows.Batch(session, events, self._now(), guard, release)
+        batch = rows.Batch(session, events, self._now(events), guard, release)
 
         def operation(connection: Connection) -> int:
             last = batch.append(connection)
@@ -206,8 +216,8 @@ class SQLiteStore:
             await self._readers.close()
             await self._writer.close()
 
-    def _now(self) -> int:
-        return milliseconds(self._clock.now())
+    def _now(self, events: Sequence[Event]) -> list[int]:
+        return [milliseconds(self._clock.now())] * len(events)
 
     def _give_back(self, claimed: Job[Lease | None], connection: Connection) -> None:
         if claimed.error is None and claimed.result is not None:

@@ -1,0 +1,229 @@
+"""The embedding API of one session."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from perdure.clock import Ids
+from perdure.config.location import find_project
+from perdure.context.compare import same
+from perdure.errors import PromptConflict, UsageError
+from perdure.history import events as ev
+from perdure.history.items import Item
+from perdure.history.state import SessionState, fold
+from perdure.session.attempts import error_of
+from perdure.session.changes import Changes, unicode_text
+from perdure.session.coordinator import Coordinator
+from perdure.session.drain import Equipment
+from perdure.session.reading import AnyRecord, EventReader
+from perdure.session.replay import request_body
+from perdure.session.transcript import transcript
+from perdure.session.view import ContextView, view_context, view_told
+from perdure.sources import check_entry
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """A Prompt that is durable in the inbox. `seq` is that of its admission."""
+
+    id: str
+    seq: int
+
+
+class Session:
+    """One durable session. Cheap to hold: it keeps nothing but its id."""
+
+    def __init__(
+        self, session: str, equipment: Equipment, coordinator: Coordinator, ids: Ids
+    ) -> None:
+        self.id = session
+        self._store = equipment.store
+        self._equipment = equipment
+        self._coordinator = coordinator
+        self._ids = ids
+        self._changes = Changes(session, equipment.store, equipment.feed)
+
+    async def prompt(
+        self,
+        text: str,
+        *,
+        id: str | None = None,  # noqa: A002 - the id of the prompt, as every client knows it
+        delivery: ev.Delivery = "steer",
+        hold: bool = False,
+    ) -> Admission:
+        """Admit a Prompt; it is durable when this returns, and a drain starts by itself.
+
+        The same `id` again returns the first admission and admits nothing; an id that is used in
+        another session raises PromptConflict. `delivery` is `steer` (promoted at the next
+        boundary) or `queue` (when the session would otherwise be idle). With `hold`, only this
+        runtime drains it, under its own permissions, while it lives.
+        """
+        if not unicode_text(text, "prompt").strip():
+            raise UsageError("the prompt is empty; write what the model should do")
+        prompt = unicode_text(id, "id of the prompt") if id else self._ids.new()
+        holder = self._equipment.owner if hold else ""
+        try:
+            record = await self._changes.write(ev.PromptAdmitted(prompt, text, delivery, holder))
+        except PromptConflict:
+            admission = await self._first_admission(prompt)
+        else:
+            admission = Admission(prompt, record.seq)
+        self._coordinator.wake(self.id)
+        return admission
+
+    async def events(
+        self, *, after: int = 0, until_idle: bool = False, prompt: str | None = None
+    ) -> AsyncGenerator[AnyRecord]:
+        """Yield every durable event with a seq above `after` exactly once and in order, then live.
+
+        Live fragments have no seq. `until_idle` ends the iteration when all is read and nobody
+        works on the session; what kept a step from starting is raised then. `prompt` yields from
+        the promotion of that prompt to its settlement, and ends there.
+        """
+        reader = EventReader(self.id, self._store, self._equipment.feed, self._coordinator)
+        if prompt is None:
+            records = reader.follow(after, until_idle=until_idle)
+        else:
+            records = reader.of_prompt(prompt, after)
+        try:
+            async for record in records:
+                yield record
+        finally:
+            await records.aclose()
+
+    async def messages(self, *, system: bool = False) -> list[Item]:
+        """Return the whole durable history in order; System Messages only with `system`."""
+        return transcript(await self._store.events(self.id), system=system)
+
+    async def wait(self) -> None:
+        """Wait until nobody works on the session.
+
+        Cancelling it does not cancel the work. Raises what kept the last step from starting.
+        """
+        after = await self._store.version(self.id)
+        async for _ in self.events(after=after, until_idle=True):
+            pass
+
+    async def interrupt(self) -> None:
+        """Stop what runs in this process, settle it, and keep pending prompts. Idempotent."""
+        await self._coordinator.interrupt(self.id)
+
+    async def rename(self, title: str) -> None:
+        """Give the session another title; durable when it returns."""
+        await self._changes.write(ev.SessionRenamed(unicode_text(title, "title")))
+
+    async def switch_model(self, model: str) -> None:
+        """Use another model from the next step on, which starts a new Context Epoch.
+
+        Switching away and back with no step between changes nothing. Raises UnknownProvider and
+        UnknownModel.
+        """
+        directory = (await self.state()).directory
+        name = (await self._equipment.workplaces.at(directory)).target(model).name
+
+        def switch(state: SessionState) -> ev.Event | None:
+            return None if name == state.model else ev.ModelSwitched(name)
+
+        await self._changes.decide(switch)
+
+    async def move(self, directory: str | Path) -> None:
+        """Work in another Location from the next step on; DirectoryNotFound where there is none.
+
+        Its instructions, tools and environment are found anew at the next boundary. A step that
+        runs still ends where it began.
+        """
+        location = find_project(directory)
+        await self._equipment.workplaces.at(location.directory)
+        directory, project = str(location.directory), str(location.project)
+
+        def move(state: SessionState) -> ev.Event | None:
+            return None if directory == state.directory else ev.SessionMoved(directory, project)
+
+        await self._changes.decide(move)
+
+    async def set_entry(self, name: str, value: Any) -> None:
+        """Set a session entry to a JSON value (null is a value); it is told at the next boundary.
+
+        Setting the value that it has changes nothing. Raises UsageError where name or value cannot
+        be an entry, or the value exceeds 8 KiB of JSON.
+        """
+        plain = check_entry(name, value)
+
+        def set_it(state: SessionState) -> ev.Event | None:
+            known = name in state.entries and same(state.entries[name], plain)
+            return None if known else ev.EntrySet(name, plain)
+
+        await self._changes.decide(set_it)
+
+    async def remove_entry(self, name: str) -> None:
+        """Remove a session entry; that it is gone is told at the next boundary."""
+
+        def remove(state: SessionState) -> ev.Event:
+            if name not in state.entries:
+                raise UsageError(f"session {self.id} has no entry {name!r}")
+            return ev.EntryRemoved(name)
+
+        await self._changes.decide(remove)
+
+    async def withdraw(self, prompt: str) -> None:
+        """Take a pending Prompt back; PromptConflict where it is not pending in this session."""
+
+        def withdraw(state: SessionState) -> ev.Event:
+            if prompt not in state.pending:
+                raise PromptConflict(f"session {self.id}: prompt {prompt} is not pending")
+            return ev.PromptWithdrawn(prompt)
+
+        await self._changes.decide(withdraw)
+
+    async def compact(self) -> bool:
+        """Put a summary in the place of the older history; return whether that was done.
+
+        It runs before the next step, or at once when the session is idle. Raises the failure where
+        a summary could not be made; the history is as it was then.
+        """
+        after = await self._store.version(self.id)
+        await self._changes.write(ev.CompactionAsked())
+        self._coordinator.wake(self.id)
+        async for record in self.events(after=after, until_idle=True):
+            if isinstance(record.data, ev.CompactionFinished):
+                return True
+            if isinstance(record.data, ev.CompactionFailed):
+                raise error_of(record.data.failure)
+        return False
+
+    async def context(self, *, at: int | None = None) -> ContextView:
+        """Return what the model has been told, beside what holds now; observes, admits nothing.
+
+        With `at`, return what it had been told at that seq, and observe nothing. Raises UsageError
+        where the log has no such seq.
+        """
+        records = await self._store.events(self.id)
+        if at is not None:
+            if not 1 <= at <= len(records):
+                raise UsageError(
+                    f"session {self.id} has no event {at}; its log ends at {len(records)}"
+                )
+            return view_told(self.id, records[:at])
+        state = fold(self.id, records)
+        workplace = await self._equipment.workplaces.at(state.directory)
+        return await view_context(self.id, records, workplace)
+
+    async def request(self, step: int | None = None) -> bytes:
+        """Return the exact request body of a step, by default the last; UsageError if none."""
+        protocols = self._equipment.workplaces.protocols
+        return request_body(self.id, await self._store.events(self.id), protocols, step)
+
+    async def state(self) -> SessionState:
+        """Return the fold of the session's log as it is now."""
+        return await self._changes.state()
+
+    async def _first_admission(self, prompt: str) -> Admission:
+        row = await self._store.prompt(prompt)
+        if row is None or row.session != self.id:
+            raise PromptConflict(
+                f"prompt {prompt} belongs to another session; choose another id, or none"
+            )
+        return Admission(row.id, row.seq)
