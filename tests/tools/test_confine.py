@@ -103,6 +103,72 @@ def test_outputs_inside_the_project_cannot_be_written_either(bench: Bench) -> No
     assert "it can be read but not written" in refusal(bench, ".data/outputs/x", write=True)
 
 
+ELSEWHERE = "/far/away/perdure.db-outputs/0123456789/call.txt"
+
+
+def own_output(bench: Bench, name: str = "call.txt") -> Path:
+    bench.outputs.mkdir(parents=True, exist_ok=True)
+    (bench.outputs / name).write_text("complete")
+    return bench.outputs / name
+
+
+def test_a_copied_output_is_read_by_the_path_at_which_it_was_stored_first(bench: Bench) -> None:
+    copy = own_output(bench)
+    place = confine(ELSEWHERE, bench.context())
+    assert (place.root, place.path) == (bench.outputs, copy)
+    with open_file(place) as file:
+        assert file.read() == b"complete"
+
+
+def test_an_output_of_another_session_is_refused_where_there_is_no_copy(bench: Bench) -> None:
+    own_output(bench, "other.txt")
+    assert "outside of the directories" in refusal(bench, ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "/far/away/outputs/0123456789/call.txt",
+        "/far/perdure.db-outputs/call.txt",
+        "/far/perdure.db-outputs/0123456789/more/call.txt",
+        "/far/perdure.db-outputs/0123456789/../call.txt",
+    ],
+)
+def test_only_the_path_of_a_stored_output_leads_to_the_copy(bench: Bench, given: str) -> None:
+    own_output(bench)
+    assert "outside of the directories" in refusal(bench, given)
+
+
+def test_a_file_of_the_project_goes_before_a_copy_of_the_same_name(bench: Bench) -> None:
+    copy = own_output(bench)
+    bench.file("build-outputs/x/call.txt", "of the project")
+    given = "build-outputs/x/call.txt"
+    assert confine(given, bench.context()).path == bench.project / given
+    (bench.project / given).unlink()
+    assert confine(given, bench.context()).path == copy
+
+
+def test_an_own_output_is_never_taken_for_another_one(bench: Bench) -> None:
+    bench.outputs = bench.root / "x-outputs" / "id"
+    own_output(bench)
+    given = f"{bench.outputs}/gone.txt"
+    assert confine(given, bench.context()).path == Path(given)
+
+
+def test_a_copy_cannot_be_written(bench: Bench) -> None:
+    own_output(bench)
+    assert "outside of the directories" in refusal(bench, ELSEWHERE, write=True)
+
+
+def test_a_link_among_the_copies_leads_nowhere(bench: Bench) -> None:
+    secret = bench.root / "secret"
+    secret.write_text("secret")
+    bench.outputs.mkdir(parents=True)
+    (bench.outputs / "call.txt").symlink_to(secret)
+    with pytest.raises(ToolError):
+        open_file(confine(ELSEWHERE, bench.context()))
+
+
 def test_a_link_put_in_place_after_the_check_leads_nowhere(bench: Bench) -> None:
     (bench.root / "outside").mkdir()
     (bench.root / "outside" / "secret").write_text("secret")

@@ -19,6 +19,9 @@ from perdure.errors import ToolError
 from perdure.tools.base import ToolContext
 from perdure.tools.printable import printable, shortened
 
+OUTPUTS = "-outputs"
+"""How the directory ends that holds one directory of stored outputs for each session."""
+
 _LONGEST_NAME = 255
 _LONGEST_PATH = 4096
 _REASONS = {
@@ -61,8 +64,10 @@ class Place(msgspec.Struct, frozen=True):
 def confine(given: str, context: ToolContext, *, write: bool = False) -> Place:
     """Return the place that a model means, relative to the Location.
 
-    Raise ToolError for a path that is no path, or leads outside the project, the session's outputs
-    (which can only be read) and the further directories that the configuration opens.
+    To read, the path of an output that another session or machine kept leads to this session's own
+    copy, where it has one. Raise ToolError for a path that is no path, or leads outside the
+    project, the session's outputs (which can only be read) and the further directories that the
+    configuration opens.
     """
     _require_a_path(given)
     _refuse_a_home(given, context)
@@ -72,6 +77,8 @@ def confine(given: str, context: ToolContext, *, write: bool = False) -> Place:
     if write and path.is_relative_to(outputs):
         raise ToolError(f"{name} is a stored tool output; it can be read but not written")
     opened = [context.project, *(Path(os.path.realpath(extra)) for extra in context.allowed)]
+    if not write and (copy := _own_copy(given, path, context.directory, [*opened, outputs])):
+        return Place(outputs, copy, shown(copy, context))
     for root in opened if write else [*opened, outputs]:
         if path.is_relative_to(root):
             return Place(root, path, name)
@@ -108,6 +115,21 @@ def _require_a_path(given: str) -> None:
     longest = max(len(part) for part in encoded.split(b"/"))
     if longest > _LONGEST_NAME or len(encoded) > _LONGEST_PATH:
         raise ToolError(f"{name} is too long for a path")
+
+
+def _own_copy(given: str, path: Path, directory: Path, opened: list[Path]) -> Path | None:
+    """Return this session's copy of a stored output whose path names another place.
+
+    The texts of a forked or imported history keep the paths at which their outputs were stored.
+    What is there and may be read goes before.
+    """
+    *_, outputs = opened
+    named = Path(os.path.normpath(directory / given))
+    copy = outputs / named.name
+    if not named.parent.parent.name.endswith(OUTPUTS) or path.is_relative_to(outputs):
+        return None
+    literal = any(path.is_relative_to(root) for root in opened) and os.path.lexists(path)
+    return copy if not literal and os.path.lexists(copy) else None
 
 
 def _refuse_a_home(given: str, context: ToolContext) -> None:
