@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.context.snapshot import SourceSnapshot
+from perdure.errors import PromptConflict
 from perdure.history import events as ev
 
 Settled = Literal["promoted", "withdrawn"]
@@ -52,13 +53,17 @@ _CONTROL = (
 
 
 def project(events: Sequence[ev.Event]) -> RowChanges:
-    """Return what the events change, in order; later ones win."""
+    """Return what the events change, in order; later ones win.
+
+    Raises PromptConflict where a prompt is admitted or settled twice, or settled before it came:
+    one change of each kind is all that rows can tell.
+    """
     changes = RowChanges()
     for index, event in enumerate(events):
         if isinstance(event, _CONTROL):
             changes.control = index
         if isinstance(event, ev.PromptAdmitted):
-            changes.admitted[event.prompt] = index
+            _admit(changes, event.prompt, index)
         project_one = _PROJECTORS.get(type(event))
         if project_one is not None:
             project_one(changes, event)
@@ -81,12 +86,31 @@ def _moved(changes: RowChanges, event: ev.SessionMoved) -> None:
     changes.columns["directory"] = event.directory
 
 
+def _admit(changes: RowChanges, prompt: str, index: int) -> None:
+    if prompt in changes.admitted or prompt in changes.prompts:
+        raise _changes_twice(prompt)
+    changes.admitted[prompt] = index
+
+
 def _promoted(changes: RowChanges, event: ev.PromptPromoted) -> None:
-    changes.prompts[event.prompt] = "promoted"
+    _settle(changes, event.prompt, "promoted")
 
 
 def _withdrawn(changes: RowChanges, event: ev.PromptWithdrawn) -> None:
-    changes.prompts[event.prompt] = "withdrawn"
+    _settle(changes, event.prompt, "withdrawn")
+
+
+def _settle(changes: RowChanges, prompt: str, state: Settled) -> None:
+    if prompt in changes.prompts:
+        raise _changes_twice(prompt)
+    changes.prompts[prompt] = state
+
+
+def _changes_twice(prompt: str) -> PromptConflict:
+    return PromptConflict(
+        f"prompt {prompt} would change twice in one write; nothing was written. "
+        "Admit and settle it once, in this order"
+    )
 
 
 def _epoch(changes: RowChanges, event: ev.EpochStarted) -> None:

@@ -9,14 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import ConcurrencyError, LeaseLost, PromptConflict, StaleBoundary
-from perdure.history.events import (
-    Event,
-    PromptAdmitted,
-    PromptPromoted,
-    PromptWithdrawn,
-    Record,
-    encode,
-)
+from perdure.history.events import Event, Record, encode
 from perdure.history.projection import RowChanges, project
 from perdure.store.contract import Guard, Lease
 from perdure.store.database import Connection
@@ -81,7 +74,6 @@ class Batch:
         guard: Guard | None = None,
         release: Lease | None = None,
     ) -> None:
-        _require_one_change_each(events)
         guard = guard or Guard()
         changes = project(events)
         self.session = session
@@ -190,28 +182,6 @@ def clear_projections(connection: Connection, number: int) -> None:
     """Delete the prompts and the Snapshot of a session."""
     connection.execute("DELETE FROM prompt WHERE session = ?", (number,))
     connection.execute("DELETE FROM snapshot WHERE session = ?", (number,))
-
-
-def _require_one_change_each(events: Sequence[Event]) -> None:
-    """Refuse a batch in which a prompt is admitted or settled twice, or settled before it came.
-
-    The projection keeps one change of each kind, so no row would tell that the log holds more.
-    """
-    admitted: set[str] = set()
-    settled: set[str] = set()
-    for event in events:
-        if isinstance(event, PromptAdmitted):
-            known, refused = admitted, admitted | settled
-        elif isinstance(event, PromptPromoted | PromptWithdrawn):
-            known = refused = settled
-        else:
-            continue
-        if event.prompt in refused:
-            raise PromptConflict(
-                f"prompt {event.prompt} would change twice in one write; nothing was written. "
-                "Admit and settle it once, in this order"
-            )
-        known.add(event.prompt)
 
 
 def _conflict(connection: Connection, prompt: str) -> PromptConflict:
