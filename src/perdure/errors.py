@@ -36,6 +36,7 @@
     │       ├── ProviderOverloaded
     │       ├── ConnectionFailed
     │       ├── SilentStream       nothing came for too long
+    │       ├── SlowStream         it came, but was not whole in time
     │       ├── BrokenStream       cut, malformed or out of order
     │       └── EmptyAnswer        a whole stream that said nothing
     └── ToolError                  a tool tells the model that it failed
@@ -223,6 +224,10 @@ class ConnectionFailed(Transient):
 
 class SilentStream(Transient):
     """Nothing came from the provider for longer than the silence timeout."""
+
+
+class SlowStream(Transient):
+    """An answer came, but was not whole when the time of its Attempt was up."""
 
 
 class BrokenStream(Transient):

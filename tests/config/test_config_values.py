@@ -50,6 +50,7 @@ def test_everything_that_can_be_configured_is_taken() -> None:
                     "headers": {"X-Team": "blue"},
                     "connect_timeout": 2,
                     "silence_timeout": 30.5,
+                    "attempt_timeout": 900,
                     "models": {
                         "qwen3": {
                             "context_window": 32768,
@@ -74,6 +75,7 @@ def test_everything_that_can_be_configured_is_taken() -> None:
         headers={"X-Team": "blue"},
         connect_timeout=2.0,
         silence_timeout=30.5,
+        attempt_timeout=900.0,
         models={
             "qwen3": ModelConfig(32768, 8192, "wrapped", {"temperature": 0.5, "stop": ["a"]}),
         },
@@ -195,6 +197,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(mapping: Any, words: str) -
         ({"connect_timeout": float("nan")}, "must be a number of seconds"),
         ({"silence_timeout": float("inf")}, "must be a number of seconds"),
         ({"silence_timeout": "10"}, "must be a number of seconds"),
+        ({"attempt_timeout": -1}, "must be a number of seconds"),
         ({"headers": {"a b": "c"}}, "must be the name of an HTTP header"),
         ({"headers": {"a": "c\r\nd: e"}}, "must be printable ASCII text"),
         ({"models": {"a b": {}}}, "is not a usable name"),

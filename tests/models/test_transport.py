@@ -285,6 +285,43 @@ async def test_a_slow_answer_may_take_longer_than_one_silence(transport: Transpo
     assert answer.parts == (Text("aaaaaaHello"),)
 
 
+async def test_an_answer_that_drips_for_ever_is_given_up(transport: Transport) -> None:
+    drip = [frames(delta(content="a")), 0.02] * 500
+    async with serving([head(), *drip]) as server:
+        pieces = stream(transport, server.url, attempt_timeout=0.3)
+        message = await failing(pieces, errors.SlowStream)
+        await server.left.wait()
+    assert message.startswith("acme did not end its answer within 0.3 s")
+    assert "attempt_timeout" in message
+
+
+async def test_a_byte_at_a_time_does_not_count_as_an_answer(transport: Transport) -> None:
+    line = b": nothing but a comment that never ends".ljust(2000, b".")
+    drip: list[bytes | float] = [each for at in range(2000) for each in (line[at : at + 1], 0.01)]
+    async with serving([head(), *drip]) as server:  # type: ignore[arg-type] - bytes and floats are acts
+        pieces = stream(transport, server.url, silence_timeout=0.3)
+        await failing(pieces, errors.SilentStream)
+        await server.left.wait()
+
+
+async def test_headers_that_never_end_are_given_up(transport: Transport) -> None:
+    begun = b"HTTP/1.1 200 OK\r\n"
+    drip: list[bytes | float] = [begun, *([b"X-More: and more\r\n", 0.02] * 500)]
+    async with serving(drip) as server:  # type: ignore[arg-type] - bytes and floats are acts
+        pieces = stream(transport, server.url, silence_timeout=0.3)
+        await failing(pieces, errors.SilentStream)
+        await server.left.wait()
+
+
+@pytest.mark.parametrize("huge", [b"X-More: and more\r\n" * 20_000, b"X: " + b"a" * 300_000])
+async def test_headers_without_an_end_in_sight_are_refused(
+    transport: Transport, huge: bytes
+) -> None:
+    async with serving([b"HTTP/1.1 200 OK\r\n" + huge, "hold"]) as server:
+        await failing(stream(transport, server.url), errors.ConnectionFailed)
+        await server.left.wait()
+
+
 async def test_time_that_the_reader_takes_is_not_the_providers_silence(
     transport: Transport,
 ) -> None:

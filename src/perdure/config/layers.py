@@ -44,6 +44,7 @@ _PROVIDER = table(
         "headers": each(values.header_name, values.header),
         "connect_timeout": values.seconds,
         "silence_timeout": values.seconds,
+        "attempt_timeout": values.seconds,
         "models": each(values.model_name, _MODEL),
     }
 )

@@ -38,7 +38,8 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     """Where a provider answers and how it is spoken to.
 
     `api_key_env` names the environment variable that holds the key; None sends no key. Timeouts
-    are seconds. `models` are settings by model name; a model that is not listed can still be used.
+    are seconds: to connect, without a word of the answer, and for one Attempt in all. `models` are
+    settings by model name; a model that is not listed can still be used.
     """
 
     protocol: ProtocolName
@@ -47,6 +48,7 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     connect_timeout: float = 10.0
     silence_timeout: float = 120.0
+    attempt_timeout: float = 3600.0
     models: Mapping[str, ModelConfig] = {}
 
     def __repr__(self) -> str:

@@ -26,6 +26,7 @@ from perdure.errors import (
     RateLimited,
     Refused,
     SilentStream,
+    SlowStream,
     Transient,
 )
 from perdure.models.encoding import as_array, as_object, as_text, mend, parse
@@ -83,6 +84,15 @@ class Peer(msgspec.Struct, frozen=True):
         return SilentStream(
             f"{self.provider} sent nothing for {seconds:g} s;"
             f" try again, or raise silence_timeout of the provider",
+            provider=self.provider,
+            model=self.model,
+        )
+
+    def slow(self, seconds: float) -> SlowStream:
+        """Return the error for an answer that takes too long in all."""
+        return SlowStream(
+            f"{self.provider} did not end its answer within {seconds:g} s of waiting for it;"
+            f" try again, or raise attempt_timeout of the provider",
             provider=self.provider,
             model=self.model,
         )

@@ -127,6 +127,7 @@ class Models:
             headers=config.headers,
             connect_timeout=config.connect_timeout,
             silence_timeout=config.silence_timeout,
+            attempt_timeout=config.attempt_timeout,
             api_key_env=config.api_key_env or "",
         )
 

@@ -17,7 +17,13 @@ import anyio
 import msgspec
 
 from perdure.clock import Clock, SystemClock
-from perdure.errors import AuthenticationFailed, InvalidRequest, ProviderError, SilentStream
+from perdure.errors import (
+    AuthenticationFailed,
+    InvalidRequest,
+    ProviderError,
+    SilentStream,
+    SlowStream,
+)
 from perdure.models.decoding import Decoder
 from perdure.models.encoding import as_object, parse
 from perdure.models.failures import Peer, Report, failure, report, response_report
@@ -33,6 +39,7 @@ STREAM_LIMIT = 256 * 1024 * 1024
 _ERROR_LIMIT = 64 * 1024
 _ERROR_PATIENCE = 10.0
 _DRAIN_PATIENCE = 0.1
+_GIVEN_UP = (SilentStream, SlowStream)
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -96,14 +103,15 @@ class Transport:
 
         Raises ProviderError. Closing the generator or cancelling closes the connection.
         """
-        silence = _Silence(post.peer, post.endpoint.silence_timeout)
-        response = await self._send(post, silence)
-        body = _Body(post.peer, response, silence)
+        endpoint = post.endpoint
+        patience = _Patience(post.peer, endpoint.silence_timeout, endpoint.attempt_timeout)
+        response = await self._send(post, patience)
+        body = _Body(post.peer, response, patience)
         try:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
             await self._accept(post, response, kind, body)
             if kind.endswith("json"):
-                for piece in _whole(post.peer, await body.read(LIMIT, silence), kind, decoder):
+                for piece in _whole(post.peer, await body.read(LIMIT, patience), kind, decoder):
                     yield piece
             else:
                 reader = EventReader(post.peer)
@@ -120,7 +128,7 @@ class Transport:
                 await body.aclose()
                 await response.aclose()
 
-    async def _send(self, post: Post, silence: _Silence) -> httpx2.Response:
+    async def _send(self, post: Post, patience: _Patience) -> httpx2.Response:
         import httpx2  # a third of our start-up time, needed only once a request goes out
 
         if not address(post.url):
@@ -130,7 +138,7 @@ class Transport:
         client = self._client(post)
         request = client.build_request("POST", post.url, headers=headers, content=post.body)
         try:
-            return await silence.wait(client.send(request, stream=True))
+            return await patience.wait(client.send(request, stream=True))
         except httpx2.ConnectTimeout as error:
             reason = f"no connection within {post.endpoint.connect_timeout:g} s"
             raise _unreachable(post, reason) from error
@@ -160,7 +168,7 @@ class Transport:
             moved = f"the address has moved to {response.headers.get('location', 'elsewhere')}"
             raise failure(post.peer, Report(status, "", moved))
         if not 200 <= status < 300:
-            patience = _Silence(post.peer, _ERROR_PATIENCE)
+            patience = _Patience(post.peer, _ERROR_PATIENCE)
             words = await body.read(_ERROR_LIMIT, patience)
             raise failure(post.peer, response_report(status, words, self._retry_after(response)))
         if kind == "text/html":
@@ -182,38 +190,44 @@ class Transport:
         return max(wait, 0.0)
 
 
-class _Silence:
-    """Bound the waiting for a provider between two useful events."""
+class _Patience:
+    """Bound the waiting for a provider: between two useful events, and in all."""
 
-    def __init__(self, peer: Peer, seconds: float) -> None:
+    def __init__(self, peer: Peer, silence: float, whole: float = math.inf) -> None:
         self._peer = peer
-        self._seconds = seconds
-        self._left = seconds
+        self._silence = silence
+        self._whole = whole
+        self._silence_left = silence
+        self._left = whole
         self._progress = 0
 
     def heard(self, progress: int) -> None:
         """Start again where the answer has come forward; pings and comments do not count."""
         if progress != self._progress:
             self._progress = progress
-            self._left = self._seconds
+            self._silence_left = self._silence
 
     async def wait(self, awaitable: Awaitable[Result]) -> Result:
-        """Wait; raise SilentStream when the time is up."""
+        """Wait; raise SilentStream or SlowStream when the time is up."""
         began = anyio.current_time()
-        with anyio.move_on_after(max(self._left, 0.0)):
+        with anyio.move_on_after(max(min(self._silence_left, self._left), 0.0)):
             result = await awaitable
-            self._left -= anyio.current_time() - began
+            waited = anyio.current_time() - began
+            self._silence_left -= waited
+            self._left -= waited
             return result
-        raise self._peer.silent(self._seconds)
+        if self._left < self._silence_left:
+            raise self._peer.slow(self._whole)
+        raise self._peer.silent(self._silence)
 
 
 class _Body:
-    """The bytes of a response, read within a bound of silence."""
+    """The bytes of a response, read within the bounds of our patience."""
 
-    def __init__(self, peer: Peer, response: httpx2.Response, silence: _Silence) -> None:
+    def __init__(self, peer: Peer, response: httpx2.Response, patience: _Patience) -> None:
         self._peer = peer
         self._chunks = response.aiter_bytes()
-        self._silence = silence
+        self._patience = patience
         self._total = 0
 
     async def next(self, decoder: Decoder) -> bytes:
@@ -223,17 +237,17 @@ class _Body:
         """
         import httpx2  # already loaded by the request
 
-        self._silence.heard(decoder.progress)
+        self._patience.heard(decoder.progress)
         if decoder.is_over:
             return b""
         if self._total > STREAM_LIMIT:
             raise self._peer.broken(f"it has more than {STREAM_LIMIT} bytes")
         try:
-            chunk = await self._silence.wait(anext(self._chunks, b""))
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream) as error:
+            chunk = await self._patience.wait(anext(self._chunks, b""))
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, *_GIVEN_UP) as error:
             if decoder.is_whole:
                 return b""
-            if isinstance(error, SilentStream):
+            if isinstance(error, _GIVEN_UP):
                 raise
             raise self._peer.broken(
                 f"the connection broke, {self._peer.quote(_reason(error))}"
@@ -241,15 +255,15 @@ class _Body:
         self._total += len(chunk)
         return chunk
 
-    async def read(self, limit: int, silence: _Silence) -> bytes:
-        """Return what comes, up to a limit, until it ends, breaks or falls silent."""
+    async def read(self, limit: int, patience: _Patience) -> bytes:
+        """Return what comes, up to a limit, until it ends, breaks or takes too long."""
         import httpx2  # already loaded by the request
 
         data = bytearray()
         try:
-            while len(data) < limit and (chunk := await silence.wait(anext(self._chunks, b""))):
+            while len(data) < limit and (chunk := await patience.wait(anext(self._chunks, b""))):
                 data += chunk
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, SilentStream):
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, *_GIVEN_UP):
             pass
         return bytes(data[:limit])
 

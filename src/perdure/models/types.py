@@ -16,7 +16,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Where a provider answers.
 
     `api_key` is held in memory only; its `repr` hides it. `api_key_env` is the name of the variable
-    that it came from, for messages. `connect_timeout` and `silence_timeout` are seconds.
+    that it came from, for messages. `connect_timeout`, `silence_timeout` (between two useful
+    events) and `attempt_timeout` (all the waiting of one Attempt) are seconds.
     """
 
     provider: str
@@ -26,6 +27,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     connect_timeout: float = 10.0
     silence_timeout: float = 120.0
+    attempt_timeout: float = 3600.0
     api_key_env: str = ""
 
     def __repr__(self) -> str:
