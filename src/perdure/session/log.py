@@ -9,9 +9,26 @@ import anyio
 from perdure.clock import Clock, milliseconds
 from perdure.errors import StaleBoundary
 from perdure.history.events import Event, Live, LiveRecord, Record
-from perdure.history.state import SessionState
+from perdure.history.state import SessionState, fold, takes_back
 from perdure.session.feed import Feed
 from perdure.store.contract import Guard, Lease, Store
+
+
+async def caught_up(store: Store, state: SessionState) -> SessionState:
+    """Return the state of a session as its log is now; `state` is that of an earlier moment.
+
+    That one is brought up to date itself, unless a revert has come since.
+    """
+    return await advanced(store, state, await store.events(state.session, after=state.last_seq))
+
+
+async def advanced(store: Store, state: SessionState, records: Sequence[Record]) -> SessionState:
+    """Return the state after further records, those that it has seen already left out."""
+    new = [record for record in records if record.seq > state.last_seq]
+    if takes_back(new):
+        return fold(state.session, await store.events(state.session))
+    state.apply_all(new)
+    return state
 
 
 class SessionLog:
@@ -32,7 +49,9 @@ class SessionLog:
 
     async def catch_up(self) -> None:
         """Apply what others wrote: admissions, switches, moves, entries."""
-        self._apply(await self._store.events(self.state.session, after=self.state.last_seq))
+        session, known = self.state.session, self.state.last_seq
+        if await self._store.version(session) > known:  # reading takes a thread
+            self._apply(await self._store.events(session, after=known))
 
     async def write(self, *events: Event) -> None:
         """Append events, whatever others wrote meanwhile."""
@@ -74,10 +93,7 @@ class SessionLog:
             records = await self._store.append(session, events, guard=guard, release=release)
             if records and records[0].seq > self.state.last_seq + 1:
                 await self.catch_up()
-            self._apply(records)
+            # Calls that run side by side write and catch up side by side: what one of them learns,
+            # another may have applied meanwhile.
+            self.state = await advanced(self._store, self.state, records)
             self._feed.publish(session, records)
-
-    def _apply(self, records: Sequence[Record]) -> None:
-        # Calls that run side by side write and catch up side by side: what one of them learns,
-        # another may have applied meanwhile.
-        self.state.apply_all(record for record in records if record.seq > self.state.last_seq)
