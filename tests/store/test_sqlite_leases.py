@@ -12,7 +12,6 @@ import anyio
 import pytest
 
 from perdure.clock import SystemClock
-from perdure.errors import LeaseLost
 from perdure.history import events as ev
 from perdure.store import schema
 from perdure.store.contract import Guard, Lease
@@ -76,20 +75,6 @@ async def test_another_process_with_the_same_number_is_not_the_owner(
             with raw(path) as connection:
                 connection.execute("UPDATE holder SET started = started - 1")
             assert await one.claim("s1", "two") is not None
-
-
-async def test_two_stores_of_one_process_respect_each_other(path: Path, clock: SetClock) -> None:
-    async with (
-        await open_sqlite(path, clock=clock) as one,
-        await open_sqlite(path, clock=clock) as two,
-    ):
-        await one.create("s1", [CREATED])
-        lease = await claimed(one)
-        assert await two.claim("s1", "two") is None
-        await one.release(lease)
-        assert (await claimed(two, owner="two")).token == 2
-        with pytest.raises(LeaseLost):
-            await one.append("s1", [ev.Note("late")], guard=Guard(token=lease.token))
 
 
 async def test_closing_releases_what_is_held(path: Path, clock: SetClock) -> None:

@@ -52,12 +52,6 @@ async def test_a_new_store_and_its_directory_are_for_their_user_only(tmp_path: P
     assert [file.name for file in path.parent.iterdir()] == ["store.db"]
 
 
-async def test_what_was_written_is_there_after_opening_again(path: Path) -> None:
-    await make(path)
-    async with await open_sqlite(str(path), clock=SetClock()) as store:
-        assert [row.id for row in await store.sessions()] == ["s1"]
-
-
 async def test_the_file_says_whose_it_is_and_how_it_came_to_be(path: Path) -> None:
     await make(path)
     with raw(path) as connection:
@@ -74,18 +68,6 @@ async def test_a_closed_store_refuses_and_may_be_closed_again(store: SQLiteStore
     for call in (store.append("s1", []), store.events("s1"), store.session("s1")):
         with pytest.raises(StoreError, match="is closed; open it again"):
             await call
-
-
-async def test_closing_finishes_what_was_handed_over(path: Path) -> None:
-    store = await open_sqlite(path, clock=SetClock())
-    await store.create("s1", [CREATED])
-    async with anyio.create_task_group() as tasks:
-        for _ in range(30):
-            tasks.start_soon(store.append, "s1", [CREATED])
-        await anyio.sleep(0)
-        await store.close()
-    async with await open_sqlite(path, clock=SetClock()) as again:
-        assert await again.version("s1") == 31
 
 
 async def test_a_directory_is_no_store(tmp_path: Path) -> None:

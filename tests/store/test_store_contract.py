@@ -1,401 +1,47 @@
-"""The contract that every store keeps."""
+"""The contract that every store keeps, as SQLite keeps it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import subprocess
+import sys
+from pathlib import Path
 
-import anyio
 import pytest
 
-from perdure.clock import milliseconds
-from perdure.context.snapshot import SourceSnapshot
-from perdure.errors import (
-    AmbiguousId,
-    ConcurrencyError,
-    LeaseLost,
-    PromptConflict,
-    SessionNotFound,
-    StaleBoundary,
-)
-from perdure.history import events as ev
-from perdure.store.contract import Guard, Lease, PromptRow, SessionRow
-from perdure.store.sqlite import SQLiteStore
-from tests.store.store_support import CREATED, SetClock, admitted
-
-pytestmark = pytest.mark.anyio
+from perdure.store.contract import Store
+from perdure.store.sqlite import open_sqlite
+from perdure.testing import FakeClock
+from perdure.testing.conformance import Opener, StoreConformance
 
 
-async def begin(store: SQLiteStore, session: str = "s1", *events: ev.Event) -> None:
-    await store.create(session, [CREATED, *events])
+class TestSQLite(StoreConformance):
+    """The whole suite, on a real file."""
+
+    @pytest.fixture
+    def opener(self, tmp_path: Path, clock: FakeClock) -> Opener:
+        async def open_store() -> Store:
+            return await open_sqlite(tmp_path / "store.db", clock=clock)
+
+        return open_store
 
 
-def told(**entries: str | None) -> ev.SystemMessage:
-    changed = {
-        f"test/{name}": None if value is None else SourceSnapshot(value)
-        for name, value in entries.items()
-    }
-    return ev.SystemMessage(text="told", changed=changed)
+def test_the_testing_package_needs_no_test_framework() -> None:
+    program = "import sys; sys.modules['pytest'] = None; import perdure.testing"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def epoch(**entries: str) -> ev.EpochStarted:
-    snapshot = {f"test/{name}": SourceSnapshot(value) for name, value in entries.items()}
-    return ev.EpochStarted(
-        epoch=1,
-        reasons=("first",),
-        model="a/one",
-        baseline="text",
-        snapshot=snapshot,
-        tools=(),
-        lowering=1,
+def test_the_example_in_the_documents_is_a_whole_file(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "testing.md").read_text("utf-8")
+    (program,) = re.findall(r"```python\n(import pytest\n.*?)```", text, re.S)
+    (tmp_path / "test_my_store.py").write_text(program)
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-k", "restored or lease"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-
-
-async def types(store: SQLiteStore, session: str = "s1") -> Sequence[str]:
-    return [record.type for record in await store.events(session)]
-
-
-async def test_a_new_session_has_its_first_events_and_a_row(
-    store: SQLiteStore, clock: SetClock
-) -> None:
-    records = await store.create("s1", [CREATED, ev.SessionRenamed("A title")])
-    now = milliseconds(clock.now())
-    assert [(record.seq, record.time, record.type) for record in records] == [
-        (1, now, "session.created"),
-        (2, now, "session.renamed"),
-    ]
-    assert await store.session("s1") == SessionRow(
-        id="s1",
-        title="A title",
-        directory="/project",
-        model="a/one",
-        outcome="",
-        pending=0,
-        created=now,
-        updated=now,
-        last_seq=2,
-        control_seq=0,
-        token=0,
-        owner="",
-    )
-
-
-async def test_an_id_that_is_taken_begins_no_second_session(store: SQLiteStore) -> None:
-    await begin(store)
-    with pytest.raises(ConcurrencyError, match="s1 exists already"):
-        await begin(store)
-    assert await types(store) == ["session.created"]
-
-
-async def test_events_come_back_as_they_were_appended(store: SQLiteStore) -> None:
-    await begin(store)
-    events = [admitted("p1", "grüß\0 dich"), ev.EntrySet("x", {"a": [None, 1.5]}), ev.Note("")]
-    appended = await store.append("s1", events)
-    assert [record.data for record in appended] == events
-    assert list(await store.events("s1", after=1)) == list(appended)
-
-
-@pytest.mark.parametrize(
-    ("after", "limit", "expected"),
-    [
-        (0, None, [1, 2, 3, 4]),
-        (2, None, [3, 4]),
-        (1, 2, [2, 3]),
-        (3, 9, [4]),
-        (0, 0, []),
-        (4, None, []),
-        (9, 5, []),
-        (-3, 1, [1]),
-    ],
-)
-async def test_a_reader_gets_what_lies_after_its_cursor(
-    store: SQLiteStore, after: int, limit: int | None, expected: list[int]
-) -> None:
-    await begin(store, "s1", ev.Note("2"), ev.Note("3"), ev.Note("4"))
-    await begin(store, "s2", ev.Note("another session's"))
-    assert [r.seq for r in await store.events("s1", after=after, limit=limit)] == expected
-
-
-async def test_a_session_that_is_not_there_is_named(store: SQLiteStore) -> None:
-    calls = (
-        store.append("gone", [ev.Note("x")]),
-        store.events("gone"),
-        store.session("gone"),
-        store.version("gone"),
-        store.snapshot("gone"),
-        store.claim("gone", "me"),
-        store.delete("gone"),
-        store.resolve("gone"),
-        store.resolve(""),
-    )
-    for call in calls:
-        with pytest.raises(SessionNotFound, match=r"there is no session '(gone)?'"):
-            await call
-
-
-async def test_the_row_follows_the_events(store: SQLiteStore, clock: SetClock) -> None:
-    await begin(store)
-    clock.advance(5)
-    await store.append(
-        "s1",
-        [
-            ev.SessionMoved(directory="/other", project="/other"),
-            ev.ModelSwitched("b/two"),
-            ev.SessionRenamed("Title"),
-            admitted("p1"),
-            ev.StepFinished(step=1, outcome="failed"),
-        ],
-    )
-    row = await store.session("s1")
-    assert (row.directory, row.model, row.title) == ("/other", "b/two", "Title")
-    assert (row.outcome, row.pending, row.last_seq, row.control_seq) == ("failed", 1, 6, 3)
-    assert (row.created, row.updated) == (milliseconds(clock.now()) - 5000, row.created + 5000)
-    assert await store.version("s1") == 6
-
-
-async def test_the_session_updated_last_comes_first(store: SQLiteStore, clock: SetClock) -> None:
-    for session in ("s1", "s2", "s3"):
-        await begin(store, session)
-        clock.advance(1)
-    await store.append("s2", [ev.Note("x")])
-    assert [row.id for row in await store.sessions()] == ["s2", "s3", "s1"]
-
-
-async def test_a_unique_prefix_finds_its_session(store: SQLiteStore) -> None:
-    for session in ("abc", "abd", "b", "b1", "%"):
-        await begin(store, session)
-    assert await store.resolve("abd") == "abd"
-    assert await store.resolve("b") == "b"
-    assert await store.resolve("b1") == "b1"
-    assert await store.resolve("%") == "%"
-    with pytest.raises(AmbiguousId, match=r"'a' begins several session ids \(abc, abd\)"):
-        await store.resolve("a")
-
-
-async def test_a_prompt_is_admitted_once_in_all_sessions(store: SQLiteStore) -> None:
-    await begin(store, "s1", admitted("p1"))
-    await begin(store, "s2")
-    for session in ("s1", "s2"):
-        with pytest.raises(PromptConflict, match="p1 is already pending in session s1"):
-            await store.append(session, [ev.Note("before"), admitted("p1", "another text")])
-    assert await types(store, "s2") == ["session.created"]
-    assert await store.prompt("p1") == PromptRow("p1", "s1", 2, "pending")
-    assert await store.prompt("p2") is None
-
-
-@pytest.mark.parametrize(
-    ("settle", "state"),
-    [(ev.PromptPromoted("p1"), "promoted"), (ev.PromptWithdrawn("p1"), "withdrawn")],
-)
-async def test_a_prompt_leaves_the_inbox_once(
-    store: SQLiteStore, settle: ev.Event, state: str
-) -> None:
-    await begin(store, "s1", admitted("p1"), admitted("p2"))
-    await store.append("s1", [settle])
-    for again in (ev.PromptPromoted("p1"), ev.PromptWithdrawn("p1")):
-        with pytest.raises(PromptConflict, match=f"p1 is already {state}"):
-            await store.append("s1", [again])
-    row = await store.prompt("p1")
-    assert row is not None
-    assert row.state == state
-    assert (await store.session("s1")).pending == 1
-
-
-async def test_a_session_cannot_settle_the_prompt_of_another(store: SQLiteStore) -> None:
-    await begin(store, "s1", admitted("p1"))
-    await begin(store, "s2")
-    with pytest.raises(PromptConflict, match="pending in session s1"):
-        await store.append("s2", [ev.PromptPromoted("p1")])
-    with pytest.raises(PromptConflict, match="there is no prompt p9"):
-        await store.append("s2", [ev.PromptPromoted("p9")])
-
-
-async def test_the_snapshot_advances_with_its_messages(store: SQLiteStore) -> None:
-    await begin(store, "s1", epoch(a="1", b="2"), told(b="3", c="4"))
-    await store.append("s1", [told(a=None)])
-    assert await store.snapshot("s1") == {
-        "test/b": SourceSnapshot("3"),
-        "test/c": SourceSnapshot("4"),
-    }
-
-
-async def test_an_epoch_replaces_the_whole_snapshot(store: SQLiteStore) -> None:
-    await begin(store, "s1", epoch(a="1", b="2"))
-    await store.append("s1", [told(c="9"), epoch(b="2", d="5"), told(d=None, e="6")])
-    assert await store.snapshot("s1") == {
-        "test/b": SourceSnapshot("2"),
-        "test/e": SourceSnapshot("6"),
-    }
-
-
-async def test_a_write_with_an_old_token_is_refused(store: SQLiteStore) -> None:
-    await begin(store)
-    first = await store.claim("s1", "one")
-    assert first is not None
-    await store.release(first)
-    second = await store.claim("s1", "two")
-    assert second is not None
-    assert second.token > first.token
-    with pytest.raises(LeaseLost, match="session s1 is no longer run under the lease"):
-        await store.append("s1", [ev.Note("late")], guard=Guard(token=first.token))
-    await store.append("s1", [ev.Note("mine")], guard=Guard(token=second.token))
-    assert await types(store) == ["session.created", "note"]
-
-
-async def test_a_boundary_that_missed_a_control_event_is_refused(store: SQLiteStore) -> None:
-    await begin(store, "s1", ev.Note("2"))
-    await store.append("s1", [ev.EntrySet("x", 1), ev.Note("4")])
-    with pytest.raises(StaleBoundary, match="event 3, which landed after it was read at 2"):
-        await store.append("s1", [ev.Note("late")], guard=Guard(sampled=2))
-    await store.append("s1", [ev.Note("5")], guard=Guard(sampled=3))
-
-
-async def test_a_write_for_exactly_one_moment_is_refused_at_another(store: SQLiteStore) -> None:
-    await begin(store, "s1", ev.Note("2"))
-    with pytest.raises(StaleBoundary, match="event 2, which landed after it was read at 1"):
-        await store.append("s1", [ev.Note("late")], guard=Guard(exactly=1))
-    await store.append("s1", [ev.Note("3")], guard=Guard(exactly=2))
-
-
-async def test_of_two_writes_for_one_moment_one_lands(store: SQLiteStore) -> None:
-    await begin(store)
-    landed: list[str] = []
-
-    async def write(name: str) -> None:
-        try:
-            await store.append("s1", [ev.Note(name)], guard=Guard(exactly=1))
-            landed.append(name)
-        except StaleBoundary:
-            pass
-
-    async with anyio.create_task_group() as tasks:
-        for name in ("a", "b", "c"):
-            tasks.start_soon(write, name)
-    assert len(landed) == 1
-    assert await store.version("s1") == 2
-
-
-async def test_many_writers_leave_no_gap_and_lose_nothing(store: SQLiteStore) -> None:
-    await begin(store)
-    seqs: list[int | None] = []
-
-    async def write(name: int) -> None:
-        for number in range(10):
-            events = [ev.Note(f"{name}.{number}"), ev.Note(f"{name}.{number}+")]
-            seqs.extend(record.seq for record in await store.append("s1", events))
-
-    async with anyio.create_task_group() as tasks:
-        for name in range(20):
-            tasks.start_soon(write, name)
-    assert sorted(seq or 0 for seq in seqs) == list(range(2, 402))
-    assert len(await store.events("s1")) == 401
-
-
-async def test_a_cancelled_caller_does_not_take_its_write_back(store: SQLiteStore) -> None:
-    await begin(store)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(store.append, "s1", [ev.Note("handed over")])
-        await anyio.sleep(0)
-        tasks.cancel_scope.cancel()
-    await store.append("s1", [ev.Note("next")])
-    assert [r.data for r in await store.events("s1", after=1)] == [
-        ev.Note("handed over"),
-        ev.Note("next"),
-    ]
-
-
-async def test_a_deleted_session_leaves_nothing_behind(store: SQLiteStore) -> None:
-    await begin(store, "s1", admitted("p1"), epoch(a="1"))
-    await begin(store, "s2", admitted("p2"), epoch(a="2"))
-    await store.delete("s1")
-    assert [row.id for row in await store.sessions()] == ["s2"]
-    assert await store.prompt("p1") is None
-    assert await store.check() == []
-    await begin(store, "s1", admitted("p1"))
-    assert await types(store) == ["session.created", "prompt.admitted"]
-    assert await store.snapshot("s1") == {}
-
-
-async def test_a_session_that_is_drained_is_not_deleted(store: SQLiteStore) -> None:
-    await begin(store)
-    lease = await store.claim("s1", "somebody")
-    with pytest.raises(LeaseLost, match="session s1 is being run by somebody"):
-        await store.delete("s1")
-    assert lease is not None
-    await store.release(lease)
-    await store.delete("s1")
-
-
-async def test_one_owner_drains_at_a_time(store: SQLiteStore) -> None:
-    await begin(store)
-    lease = await store.claim("s1", "one")
-    assert lease == Lease("s1", "one", 1)
-    assert await store.claim("s1", "two") is None
-    assert await store.claim("s1", "one") is None
-    assert (await store.session("s1")).owner == "one"
-
-
-async def test_of_many_claims_at_once_one_succeeds(store: SQLiteStore) -> None:
-    await begin(store)
-    leases: list[Lease | None] = []
-
-    async def claim(name: str) -> None:
-        leases.append(await store.claim("s1", name))
-
-    async with anyio.create_task_group() as tasks:
-        for name in range(20):
-            tasks.start_soon(claim, f"owner {name}")
-    assert len([lease for lease in leases if lease is not None]) == 1
-
-
-async def test_a_lease_is_given_up_with_the_last_write(store: SQLiteStore) -> None:
-    await begin(store)
-    lease = await store.claim("s1", "one")
-    assert lease is not None
-    guard = Guard(token=lease.token)
-    await store.append("s1", [ev.Note("last")], guard=guard, release=lease)
-    assert (await store.session("s1")).owner == ""
-    with pytest.raises(LeaseLost):
-        await store.append("s1", [ev.Note("later")], guard=guard)
-    assert await store.claim("s1", "two") is not None
-
-
-async def test_a_refused_last_write_keeps_the_lease(store: SQLiteStore) -> None:
-    await begin(store)
-    lease = await store.claim("s1", "one")
-    assert lease is not None
-    with pytest.raises(StaleBoundary):
-        await store.append("s1", [ev.Note("x")], guard=Guard(exactly=0), release=lease)
-    assert (await store.session("s1")).owner == "one"
-    assert await store.claim("s1", "two") is None
-
-
-async def test_giving_up_a_lost_lease_changes_nothing(store: SQLiteStore) -> None:
-    await begin(store)
-    first = await store.claim("s1", "one")
-    assert first is not None
-    await store.release(first)
-    second = await store.claim("s1", "two")
-    await store.release(first)
-    await store.append("s1", [ev.Note("x")], release=first)
-    assert (await store.session("s1")).owner == "two"
-    assert second is not None
-    await store.append("s1", [ev.Note("y")], guard=Guard(token=second.token))
-
-
-async def test_an_empty_append_only_gives_up_the_lease(store: SQLiteStore, clock: SetClock) -> None:
-    await begin(store)
-    lease = await store.claim("s1", "one")
-    clock.advance(60)
-    before = await store.session("s1")
-    assert await store.append("s1", [], release=lease) == []
-    after = await store.session("s1")
-    assert (after.owner, after.updated, after.last_seq) == ("", before.updated, before.last_seq)
-
-
-async def test_a_cancelled_claim_gives_its_lease_back(store: SQLiteStore) -> None:
-    await begin(store)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(store.claim, "s1", "cancelled")
-        await anyio.sleep(0)
-        tasks.cancel_scope.cancel()
-    assert await store.claim("s1", "two") is not None
+    assert ended.returncode == 0, ended.stdout
+    assert " passed" in ended.stdout

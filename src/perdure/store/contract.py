@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
-from perdure.history.events import Event, Record
+from perdure.context.snapshot import SourceSnapshot
+from perdure.errors import UsageError
+from perdure.history.events import Event, Record, SessionCreated
 
 
 class SessionRow(msgspec.Struct, frozen=True):
@@ -70,19 +72,23 @@ class Store(Protocol):
 
     Every method is a coroutine that returns only when what it wrote is durable (an acknowledged
     write survives `kill -9` and power loss). Cancelling a caller does not undo a write that was
-    handed over. Errors are StoreError, ConcurrencyError, SessionNotFound or PromptConflict, with
-    the session's id.
+    handed over. Errors are StoreError, ConcurrencyError, SessionNotFound, PromptConflict or
+    UsageError, with the session's id. `perdure.testing.conformance` holds a store to all of this.
     """
 
     async def create(self, session: str, events: Sequence[Event]) -> Sequence[Record]:
-        """Begin a session; `events` starts with SessionCreated."""
+        """Begin a session; `events` starts with SessionCreated, else UsageError.
+
+        ConcurrencyError where the id is taken, PromptConflict where a prompt's is.
+        """
         ...
 
     async def restore(self, session: str, records: Sequence[Record]) -> None:
         """Begin a session with a whole log that was kept elsewhere, times included.
 
-        `records` have the seqs 1, 2, 3 …, the first one is a SessionCreated. All of it is written
-        or nothing: ConcurrencyError where the id is taken, PromptConflict where a prompt's is.
+        `records` have the seqs 1, 2, 3 … and begin with SessionCreated, else UsageError. All of it
+        is written or nothing: ConcurrencyError where the id is taken, PromptConflict where a
+        prompt's is, in whichever session.
         """
         ...
 
@@ -120,7 +126,11 @@ class Store(Protocol):
         ...
 
     async def prompt(self, prompt: str) -> PromptRow | None:
-        """Return what is known of a prompt id, in whichever session."""
+        """Return what is known of a prompt id, in whichever session; None where it is new."""
+        ...
+
+    async def snapshot(self, session: str) -> Mapping[str, SourceSnapshot]:
+        """Return a session's Context Snapshot: per source, what was told last."""
         ...
 
     async def delete(self, session: str) -> None:
@@ -146,3 +156,24 @@ class Store(Protocol):
     async def close(self) -> None:
         """Finish what was handed over, release what is held and close."""
         ...
+
+
+def require_whole_log(session: str, records: Sequence[Record]) -> None:
+    """Refuse with UsageError what is no whole log of a session, for every store's `restore`."""
+    require_beginning(session, [record.data for record in records[:1]])
+    for seq, record in enumerate(records, 1):
+        if record.seq != seq:
+            raise UsageError(
+                f"the log given for session {session} has event {record.seq} in the place of "
+                f"{seq}; nothing was written. Give every event once, in order"
+            )
+
+
+def require_beginning(session: str, events: Sequence[Event]) -> None:
+    """Refuse with UsageError events that begin no session, for every store's `create`."""
+    if not events or not isinstance(events[0], SessionCreated):
+        found = events[0].type if events else "nothing"
+        raise UsageError(
+            f"session {session} would begin with {found}; nothing was written. "
+            "The first event of a log is session.created"
+        )

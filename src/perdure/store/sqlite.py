@@ -17,7 +17,14 @@ from perdure.context.snapshot import SourceSnapshot
 from perdure.errors import StoreDamaged, StoreError
 from perdure.history.events import Event, Record
 from perdure.store import reads, repair, rows, schema
-from perdure.store.contract import Guard, Lease, PromptRow, SessionRow
+from perdure.store.contract import (
+    Guard,
+    Lease,
+    PromptRow,
+    SessionRow,
+    require_beginning,
+    require_whole_log,
+)
 from perdure.store.database import Connection, Database
 from perdure.store.lease import Holder
 from perdure.store.readers import Readers
@@ -75,17 +82,23 @@ class SQLiteStore:
         await self.close()
 
     async def create(self, session: str, events: Sequence[Event]) -> Sequence[Record]:
-        """Begin a session with its first events; raise ConcurrencyError where the id is taken."""
+        """Begin a session with its first events, a SessionCreated before all others.
+
+        Raises ConcurrencyError where the id is taken, PromptConflict where a prompt's is, and
+        UsageError for another beginning; nothing is written then.
+        """
+        require_beginning(session, events)
         batch = rows.Batch(session, events, self._now(events))
         return batch.records(await self._writer.run(batch.create))
 
     async def restore(self, session: str, records: Sequence[Record]) -> None:
         """Begin a session with a whole log that was kept elsewhere, times included.
 
-        `records` have the seqs 1, 2, 3 …, the first one is a SessionCreated. All of it is written
-        or nothing: raises ConcurrencyError where the id is taken and PromptConflict where that of
-        one of its prompts is.
+        `records` have the seqs 1, 2, 3 … and begin with SessionCreated, else UsageError. All of it
+        is written or nothing: raises ConcurrencyError where the id is taken and PromptConflict
+        where that of one of its prompts is.
         """
+        require_whole_log(session, records)
         events, times = [each.data for each in records], [each.time for each in records]
         await self._writer.run(rows.Batch(session, events, times).create)
 
