@@ -7,7 +7,7 @@ the same state, so a restart, a recovery and a look at an earlier point need no 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -123,7 +123,13 @@ class SessionState:
         self._forms: dict[tuple[str, int], Form] = {}
 
     def apply(self, record: ev.Record) -> None:
-        """Fold one durable record; it must be the next one."""
+        """Fold one durable record; it must be the next one, and no revert: see `takes_back`."""
+        self._follow(record)
+        fold = _FOLDS.get(type(record.data))
+        if fold is not None:
+            fold(self, record.data)
+
+    def _follow(self, record: ev.Record) -> None:
         if record.seq != self.last_seq + 1:
             raise StoreDamaged(
                 f"session {self.session}: event {record.seq} does not follow {self.last_seq}; "
@@ -131,9 +137,6 @@ class SessionState:
             )
         self.last_seq = record.seq
         self.updated = record.time
-        fold = _FOLDS.get(type(record.data))
-        if fold is not None:
-            fold(self, record.data)
 
     def apply_all(self, records: Iterable[ev.Record]) -> None:
         """Fold several durable records in order."""
@@ -188,15 +191,44 @@ class SessionState:
 
     def preview(self, events: Iterable[ev.Event]) -> SessionState:
         """Return what the state would be after further events; this one stays as it is."""
-        ahead = copy.copy(self)
-        ahead.items = list(self.items)
-        ahead.pending = dict(self.pending)
-        ahead.snapshot = dict(self.snapshot)
-        ahead.entries = dict(self.entries)
-        ahead._forms = dict(self._forms)
+        ahead = self.copied()
         for event in events:
             ahead.apply(ev.Record(ahead.last_seq + 1, self.updated, event))
         return ahead
+
+    def copied(self) -> SessionState:
+        """Return a state that further records of this one do not change."""
+        other = copy.copy(self)
+        other.items = list(self.items)
+        other.pending = dict(self.pending)
+        other.snapshot = dict(self.snapshot)
+        other.entries = dict(self.entries)
+        other._forms = dict(self._forms)
+        return other
+
+    def revert(self, record: ev.Record, then: SessionState) -> None:
+        """Fold a revert to the point where the state was `then`.
+
+        What is history is again as it was. What is a setting, and the inbox, stays as it is now;
+        so does the count of steps, since their numbers never come twice.
+        """
+        self._follow(record)
+        moved = then.directory != self.directory
+        self.epoch = then.epoch
+        self.snapshot = dict(then.snapshot)
+        self.due = (*then.due, MOVED) if moved and then.epoch else then.due
+        self.discovered = () if moved else then.discovered
+        self.step = None
+        self.steps_of_prompt = then.steps_of_prompt
+        self.crashes = 0
+        self.outcome = "reverted"
+        self.unread = False
+        self.last_request = then.last_request
+        self.last_step = then.last_step
+        self.usage = then.usage
+        self.asked_to_compact = self.compacting = False
+        self._forms = dict(then._forms)
+        self.keep_items(list(then.items))
 
     def frame(self, model: str) -> Frame:
         """Return the fixed beginning of that model's requests in the epoch in force."""
@@ -213,11 +245,37 @@ class SessionState:
         )
 
 
-def fold(session: str, records: Iterable[ev.Record]) -> SessionState:
-    """Return the state after all these records."""
+def fold(session: str, records: Sequence[ev.Record]) -> SessionState:
+    """Return the state after all these records: a log from its start."""
+    targets = {each.data.to for each in records if isinstance(each.data, ev.SessionReverted)}
+    earlier: dict[int, SessionState] = {}
     state = SessionState(session)
-    state.apply_all(records)
+    for record in records:
+        if isinstance(record.data, ev.SessionReverted):
+            state.revert(record, _earlier(session, record.data, earlier))
+        else:
+            state.apply(record)
+        if record.seq in targets:
+            earlier[record.seq] = state.copied()
     return state
+
+
+def _earlier(
+    session: str, event: ev.SessionReverted, earlier: Mapping[int, SessionState]
+) -> SessionState:
+    if event.to not in earlier:
+        raise StoreDamaged(
+            f"session {session}: a revert to {event.to} does not follow it; run `perdure doctor`"
+        )
+    return earlier[event.to]
+
+
+def takes_back(records: Iterable[ev.Record]) -> bool:
+    """Say whether a revert is among the records, so that only a fold of the whole log takes it in.
+
+    A state holds nothing of what it was before.
+    """
+    return any(isinstance(record.data, ev.SessionReverted) for record in records)
 
 
 def _created(state: SessionState, event: ev.SessionCreated) -> None:
@@ -243,6 +301,14 @@ def _moved(state: SessionState, event: ev.SessionMoved) -> None:
     state.project = event.project
     state.discovered = ()
     state.due = (*state.due, MOVED)
+
+
+def _forked(state: SessionState, _event: ev.SessionForked) -> None:
+    state.unread = False  # a copy starts nothing by itself
+
+
+def _not_alone(_state: SessionState, event: ev.SessionReverted) -> None:
+    raise RuntimeError(f"the revert to {event.to} can only be folded with the whole log")
 
 
 def _entry_set(state: SessionState, event: ev.EntrySet) -> None:
@@ -404,6 +470,8 @@ _FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {
     ev.SessionRenamed: _renamed,
     ev.ModelSwitched: _switched,
     ev.SessionMoved: _moved,
+    ev.SessionForked: _forked,
+    ev.SessionReverted: _not_alone,
     ev.EntrySet: _entry_set,
     ev.EntryRemoved: _entry_removed,
     ev.InstructionsDiscovered: _discovered,

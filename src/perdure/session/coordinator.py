@@ -11,6 +11,7 @@ from perdure.errors import LeaseLost, PerdureError
 from perdure.history.state import SessionState
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
+from perdure.session.log import caught_up
 from perdure.store.contract import Lease
 
 _log = logging.getLogger("perdure.session")
@@ -132,7 +133,7 @@ class Coordinator:
         while (lease := await self._claim(session)) is None:
             await self._equipment.clock.sleep(pause)
             pause = min(pause * 2, _SLOWEST_LOOK)
-            seen.apply_all(await self._equipment.store.events(session, after=seen.last_seq))
+            seen = await caught_up(self._equipment.store, seen)
             if not has_work(seen, self._equipment.owner, step_limit=1 << 30):
                 return
         self._leases[session] = lease

@@ -48,6 +48,7 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
     released = False
     try:
         await log.catch_up()
+        remembered.state = log.state
         released = await _Work(equipment, log, Requests(remembered)).run()
         equipment.memory.keep(remembered)
     except LeaseLost:

@@ -19,7 +19,10 @@ async def caught_up(store: Store, state: SessionState) -> SessionState:
 
     That one is brought up to date itself, unless a revert has come since.
     """
-    return await advanced(store, state, await store.events(state.session, after=state.last_seq))
+    session, known = state.session, state.last_seq
+    if await store.version(session) <= known:
+        return state  # reading takes a thread, and there is often nothing to read
+    return await advanced(store, state, await store.events(session, after=known))
 
 
 async def advanced(store: Store, state: SessionState, records: Sequence[Record]) -> SessionState:
@@ -49,9 +52,7 @@ class SessionLog:
 
     async def catch_up(self) -> None:
         """Apply what others wrote: admissions, switches, moves, entries."""
-        session, known = self.state.session, self.state.last_seq
-        if await self._store.version(session) > known:  # reading takes a thread
-            self._apply(await self._store.events(session, after=known))
+        self.state = await caught_up(self._store, self.state)
 
     async def write(self, *events: Event) -> None:
         """Append events, whatever others wrote meanwhile."""

@@ -1,7 +1,8 @@
 """What this process remembers of sessions that it drained lately.
 
 The log is the truth and enough; remembering its fold, and what is already lowered, only saves
-reading it again. A state that is remembered is a prefix of the log, since logs only grow.
+reading it again. A state that is remembered is that of an earlier moment, since logs only grow: it
+is brought up to date from there, or folded anew where a revert has come since.
 """
 
 from __future__ import annotations
