@@ -64,10 +64,10 @@ def told(text: str, form: Form | None = None) -> SystemItem:
 
 
 def answer(
-    *parts: Part | str, seq: int = 3, epoch: int = 1, model: str = "here/m"
+    *parts: Part | str, seq: int = 3, step: int = 1, epoch: int = 1, model: str = "here/m"
 ) -> AssistantItem:
     made = tuple(Text(part) if isinstance(part, str) else part for part in parts)
-    return AssistantItem(seq, 1, made, epoch, model)
+    return AssistantItem(seq, step, made, epoch, model)
 
 
 def call(call_id: str, arguments: str = "{}", name: str = "read") -> ToolCall:

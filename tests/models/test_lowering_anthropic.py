@@ -192,7 +192,7 @@ def test_call_ids_of_another_provider_are_made_fit_and_unique() -> None:
         answer(call("functions.read:0"), call("call_0"), seq=3),
         result("functions.read:0"),
         result("call_0"),
-        answer(call("call_0"), seq=9),
+        answer(call("call_0"), step=9),
         result("call_0"),
     ]
     found = lowered(*items)

@@ -150,7 +150,7 @@ def test_long_and_repeated_call_ids_are_made_fit() -> None:
         answer(call(long), call("functions.read:0")),
         result(long),
         result("functions.read:0"),
-        answer(call("functions.read:0"), seq=9),
+        answer(call("functions.read:0"), step=9),
     ]
     found = lowered(*items)
     calls = [each["id"] for each in found[1]["tool_calls"]]

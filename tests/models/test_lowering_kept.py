@@ -158,7 +158,7 @@ def test_extra_items_are_sent_but_not_kept(protocol: str) -> None:
 def test_calls_in_extra_items_take_no_id_away(protocol: str) -> None:
     conversation = lowering(protocol)
     items = [prompt("Hi"), answer(call("t1")), result("t1")]
-    extra = [answer(call("t1"), seq=9), result("t1")]
+    extra = [answer(call("t1"), step=9), result("t1")]
     first = conversation.request(items, extra)
     assert b'"t1_9_0"' in first.body
     assert conversation.request(items, extra) == first

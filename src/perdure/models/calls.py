@@ -47,18 +47,18 @@ class CallIds:
     def name(self, answer: AssistantItem) -> dict[str, str]:
         """Return the wire id of each call of an answer, whose results may follow now."""
         calls = [part.id for part in answer.parts if isinstance(part, ToolCall)]
-        self._now = {call: self._unique(call, answer.seq) for call in calls}
+        self._now = {call: self._unique(call, answer.step) for call in calls}
         return self._now
 
     def wire(self, call: str) -> str:
         """Return the wire id of a call of the newest answer."""
         return self._now.get(call, call)
 
-    def _unique(self, call: str, seq: int) -> str:
+    def _unique(self, call: str, step: int) -> str:
         base = self._rule.refused.sub("_", call)[: self._rule.length] or "call"
         name, tries = base, 0
         while name in self._taken or name in self._earlier:
-            suffix = f"_{seq}_{tries}"
+            suffix = f"_{step}_{tries}"  # a step keeps its number in a fork, a seq does not
             name, tries = base[: self._rule.length - len(suffix)] + suffix, tries + 1
         self._taken.add(name)
         return name

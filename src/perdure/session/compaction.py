@@ -120,6 +120,12 @@ def _cut(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
     return tail_start(items, window) or tail_start(items, 0)
 
 
+def interrupted() -> CompactionFailed:
+    """Return the settlement of a compaction that was interrupted or crashed."""
+    failure = Failure("Interrupted", "the compaction was interrupted; nothing was changed")
+    return CompactionFailed(failure)
+
+
 class Compactor:
     """Compacts the session of one drain."""
 
@@ -156,8 +162,7 @@ class Compactor:
     async def settle(self) -> None:
         """Write the settlement of a compaction that was interrupted or crashed."""
         if self._log.state.compacting:
-            failure = Failure("Interrupted", "the compaction was interrupted; nothing was changed")
-            await self._log.write(CompactionFailed(failure))
+            await self._log.write(interrupted())
 
     async def _finish(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from perdure.history import events as ev
 from perdure.history.content import ToolCall
@@ -14,15 +14,19 @@ from perdure.history.items import (
     SystemItem,
     UserItem,
 )
+from perdure.history.standing import standing
 
 
-def transcript(records: Iterable[ev.Record], *, system: bool = False) -> list[Item]:
-    """Return every message in the order of the log; System Messages only when asked for."""
+def transcript(records: Sequence[ev.Record], *, system: bool = False) -> list[Item]:
+    """Return every message in the order of the log; System Messages only when asked for.
+
+    What was reverted is left out.
+    """
     prompts: dict[str, str] = {}
     names: dict[str, str] = {}
     started: ev.StepStarted | None = None
     items: list[Item] = []
-    for record in records:
+    for record in standing(records):
         seq = record.seq
         match record.data:
             case ev.PromptAdmitted(prompt, text):

@@ -10,6 +10,7 @@ import msgspec
 from perdure.context import ABSENT, UNAVAILABLE, Diagnostic, Observation, ReplacementBlocked
 from perdure.context.snapshot import SourceSnapshot
 from perdure.history import events as ev
+from perdure.history.standing import standing
 from perdure.history.state import SessionState, fold
 from perdure.session.admission import admit, replacement_due
 from perdure.session.workplace import Workplace
@@ -167,7 +168,7 @@ def _epochs(records: Sequence[ev.Record]) -> list[EpochView]:
             baseline=event.baseline,
             tools=tuple(tool.name for tool in event.tools),
         )
-        for record in records
+        for record in standing(records)
         if isinstance(event := record.data, ev.EpochStarted)
     ]
 
@@ -175,7 +176,7 @@ def _epochs(records: Sequence[ev.Record]) -> list[EpochView]:
 def _messages(records: Sequence[ev.Record]) -> list[MessageView]:
     epoch = 0
     messages: list[MessageView] = []
-    for record in records:
+    for record in standing(records):
         event = record.data
         if isinstance(event, ev.EpochStarted):
             epoch = event.epoch
