@@ -39,7 +39,8 @@
     │       ├── SlowStream         it came, but was not whole in time
     │       ├── BrokenStream       cut, malformed or out of order
     │       └── EmptyAnswer        a whole stream that said nothing
-    └── ToolError                  a tool tells the model that it failed
+    ├── ToolError                  a tool tells the model that it failed
+    └── CrashLoop                  the session ended its process again and again
 
 Each message is one line that says what happened, with its ids, and what to do next.
 """
@@ -240,3 +241,7 @@ class EmptyAnswer(Transient):
 
 class ToolError(PerdureError):
     """A tool tells the model that it failed; the message is the result the model reads."""
+
+
+class CrashLoop(PerdureError):
+    """Each of many steps in a row ended with the process that ran it; the last one has failed."""

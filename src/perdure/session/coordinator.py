@@ -11,6 +11,7 @@ from perdure.errors import LeaseLost, PerdureError
 from perdure.history.state import SessionState
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
+from perdure.session.interrupts import ask_owner, prompted_since, until_asked
 from perdure.session.log import caught_up
 from perdure.store.contract import Lease
 
@@ -29,12 +30,22 @@ class _Drain:
 
 
 class _Running:
-    """A session that is worked on here: drain after drain, while wakes come."""
+    """A session that is worked on here: drain after drain, while wakes come.
+
+    `wakes` counts them, and `heeded` those that a drain has begun for or an interrupt has ended.
+    """
 
     def __init__(self) -> None:
         self.drain: _Drain | None = None
         self.done = anyio.Event()
-        self.again = True
+        self.wakes = 1
+        self.heeded = 0
+
+    def stop(self, drain: _Drain | None, wakes: int) -> None:
+        """End a drain, or the wait for its turn; what later wakes mean starts the next one."""
+        self.heeded = max(self.heeded, wakes)
+        if drain is not None:
+            drain.scope.cancel()
 
 
 class Coordinator:
@@ -55,7 +66,7 @@ class Coordinator:
         """Make sure that what waits in the session is worked on; returns at once."""
         running = self._running.get(session)
         if running is not None:
-            running.again = True
+            running.wakes += 1
             return
         self._running[session] = _Running()
         self._group.start_soon(self._run, session, name=f"drain {session}")
@@ -81,31 +92,33 @@ class Coordinator:
         while (running := self._running.get(session)) is not None:
             await running.done.wait()
 
-    async def interrupt(self, session: str) -> bool:
-        """Stop the session's drain here and wait until what ran is settled.
+    async def interrupt(self, session: str, *, only_here: bool = False) -> bool:
+        """Stop the session's drain and return whether there was one. Pending prompts stay.
 
-        Returns False, having done nothing, where no drain runs here. Pending prompts stay.
+        A drain here, or its wait for its turn, has ended and is settled when this returns. One of
+        another process is asked to end, which is durable then, unless `only_here`.
         """
         running = self._running.get(session)
         if running is None:
-            return False
-        # What is admitted from now on is no longer meant: it starts the next drain.
-        running.again = False
-        if running.drain is not None:
-            drain = running.drain
-            drain.scope.cancel()
+            equipment = self._equipment
+            return not only_here and await ask_owner(
+                equipment.store, equipment.feed, session, equipment.owner
+            )
+        drain = running.drain
+        running.stop(drain, running.wakes)
+        if drain is not None:
             await drain.settled.wait()
         return True
 
     async def _run(self, session: str) -> None:
         running = self._running[session]
         try:
-            while running.again:
-                running.again = False
+            while running.heeded < running.wakes:
+                running.heeded = running.wakes
                 running.drain = drain = _Drain()
                 try:
                     with drain.scope:
-                        await self._drain(session)
+                        await self._drain(session, running)
                 finally:
                     drain.settled.set()
         finally:
@@ -113,10 +126,10 @@ class Coordinator:
             running.done.set()
             self._equipment.feed.wake(session)
 
-    async def _drain(self, session: str) -> None:
+    async def _drain(self, session: str, running: _Running) -> None:
         self._failures.pop(session, None)
         try:
-            await self._claim_and_drain(session)
+            await self._claim_and_drain(session, running)
         except LeaseLost:
             _log.warning("session %s: another process took over; nothing is lost", session)
         except PerdureError as error:
@@ -127,18 +140,39 @@ class Coordinator:
                 f"session {session}: internal error ({type(error).__name__}); the prompt is kept"
             )
 
-    async def _claim_and_drain(self, session: str) -> None:
+    async def _claim_and_drain(self, session: str, running: _Running) -> None:
+        store, owner = self._equipment.store, self._equipment.owner
         seen = SessionState(session)
         pause = _FIRST_LOOK
+        before = await store.version(session)
         while (lease := await self._claim(session)) is None:
             await self._equipment.clock.sleep(pause)
             pause = min(pause * 2, _SLOWEST_LOOK)
-            seen = await caught_up(self._equipment.store, seen)
-            if not has_work(seen, self._equipment.owner, step_limit=1 << 30):
+            seen = await caught_up(store, seen)
+            if not has_work(seen, owner, step_limit=1 << 30):
                 return
+            before = seen.last_seq
         self._leases[session] = lease
-        await drain(self._equipment, lease)
+        ended = anyio.CancelScope()
+        self._group.start_soon(self._listen, running, lease, before, ended)
+        try:
+            await drain(self._equipment, lease)
+        finally:
+            ended.cancel()
         del self._leases[session]
+
+    async def _listen(
+        self, running: _Running, lease: Lease, after: int, ended: anyio.CancelScope
+    ) -> None:
+        """Stop the present drain when another process asks for it."""
+        store, drain = self._equipment.store, running.drain
+        with ended:
+            asked = await until_asked(store, lease, after)
+            wakes = running.wakes
+            # A prompt that came behind the interrupt is not meant by it.
+            further = await prompted_since(store, lease.session, asked)
+            running.stop(drain, wakes)
+            running.wakes += further
 
     async def _claim(self, session: str) -> Lease | None:
         # A claim that went through unseen would keep everybody out until it expires.

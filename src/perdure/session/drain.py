@@ -14,7 +14,7 @@ from perdure.session.feed import Feed
 from perdure.session.inbox import choose
 from perdure.session.log import SessionLog
 from perdure.session.memory import Memory
-from perdure.session.recovery import recover
+from perdure.session.recovery import abandon, recover
 from perdure.session.requests import Requests
 from perdure.session.step import Step
 from perdure.session.workplace import Workplaces
@@ -129,3 +129,5 @@ class _Work:
         await self._compactor.settle()
         if self._step is not None:
             await self._step.interrupt()
+        else:
+            await abandon(self._log)

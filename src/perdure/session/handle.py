@@ -107,9 +107,15 @@ class Session:
         async for _ in self.events(after=after, until_idle=True):
             pass
 
-    async def interrupt(self) -> None:
-        """Stop what runs in this process, settle it, and keep pending prompts. Idempotent."""
-        await self._coordinator.interrupt(self.id)
+    async def interrupt(self, *, only_here: bool = False) -> bool:
+        """Stop the work on the session, whoever does it; return whether anybody did.
+
+        What this process does, or waits to do, has stopped and is settled when this returns. A
+        drain in another process is asked to stop, which is durable then; it does so within a
+        moment, and `wait` waits for it. With `only_here` others go on. Pending prompts stay.
+        Idempotent.
+        """
+        return await self._coordinator.interrupt(self.id, only_here=only_here)
 
     async def rename(self, title: str) -> None:
         """Give the session another title; durable when it returns."""

@@ -1,44 +1,81 @@
 """What a crash left open, settled from the log alone.
 
-Recovery writes the one settlement that is missing, in words that hold no clock and no process, so
-that doing it twice leaves the same bytes as doing it once.
+Recovery counts its attempt before it does anything, so that a session which kills its process each
+time is not tried for ever. Then it writes the one settlement that is missing, in words that hold no
+clock and no process: a recovery that died half way leaves the same history as one that did not.
 """
 
 from __future__ import annotations
 
-from perdure.history.events import StepFinished
-from perdure.history.state import Call
+from collections.abc import Iterable
+
+from perdure.errors import CrashLoop
+from perdure.history.events import RecoveryStarted, StepFinished, ToolSettled
+from perdure.history.state import Call, OpenStep, SessionState
+from perdure.session.attempts import failure_of
 from perdure.session.calls import Calls, settlement
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.registry import ToolSet
 from perdure.tools.settle import NOT_RUN, UNKNOWN
 
+_ATTEMPTS = 3
+"""Recoveries of one step that run its idempotent calls again; further ones run nothing."""
+
+_CRASHES = 10
+"""Steps in a row that a crash may end; the last of them is settled as failed."""
+
 
 async def recover(log: SessionLog, workplace: Workplace, tools: ToolSet) -> None:
     """Settle the step that an earlier drain left open; do nothing where there is none.
 
     A finished call keeps its result. A call that was started and is not known to have ended is
-    not run again, unless its tool declares itself idempotent. One that was never started is
-    settled as not run.
+    not run again, unless its tool declares itself idempotent and the recovery itself has not died
+    of it three times. One that was never started is settled as not run. The step is done once
+    more then, until ten in a row have crashed: it has failed with CrashLoop then, and the session
+    waits for its next prompt.
     """
     step = log.state.step
     if step is None:
         return
-    repeatable = [call for call in step.unsettled if _may_repeat(call, tools)]
-    given_up = [
-        settlement(step.started.step, call.call, UNKNOWN if call.started else NOT_RUN)
-        for call in step.unsettled
-        if call not in repeatable
-    ]
-    if given_up:
+    number, attempt = step.started.step, step.recoveries + 1
+    await log.write(RecoveryStarted(number, attempt))
+    if log.state.crashes + 1 >= _CRASHES:
+        failure = failure_of(_crash_loop(log.state, number))
+        await log.write(*_given_up(step), StepFinished(number, "failed", failure))
+        return
+    repeatable = [call for call in step.unsettled if _may_repeat(call, tools, attempt)]
+    if given_up := _given_up(step, but=repeatable):
         await log.write(*given_up)
     if repeatable:
-        number = step.started.step
         await Calls(log, workplace, tools, number).run([call.call for call in repeatable])
-    await log.write(StepFinished(step.started.step, "crashed"))
+    await log.write(StepFinished(number, "crashed"))
 
 
-def _may_repeat(call: Call, tools: ToolSet) -> bool:
+async def abandon(log: SessionLog) -> None:
+    """Settle as interrupted what a recovery was about to settle; run nothing again."""
+    step = log.state.step
+    if step is not None:
+        await log.write(*_given_up(step), StepFinished(step.started.step, "interrupted"))
+
+
+def _given_up(step: OpenStep, but: Iterable[Call] = ()) -> list[ToolSettled]:
+    kept = {call.call.id for call in but}
+    return [
+        settlement(step.started.step, call.call, UNKNOWN if call.started else NOT_RUN)
+        for call in step.unsettled
+        if call.call.id not in kept
+    ]
+
+
+def _may_repeat(call: Call, tools: ToolSet, attempt: int) -> bool:
     tool = tools.find(call.call.name)
-    return call.started and tool is not None and tool.idempotent
+    return call.started and attempt <= _ATTEMPTS and tool is not None and tool.idempotent
+
+
+def _crash_loop(state: SessionState, step: int) -> CrashLoop:
+    return CrashLoop(
+        f"session {state.session}: {_CRASHES} steps in a row ended with their process, up to step "
+        f"{step}; find out what ends it (memory, a tool, a plugin), then send a prompt, which "
+        "starts afresh"
+    )
