@@ -19,8 +19,10 @@ from perdure.session.attempts import error_of
 from perdure.session.changes import Changes, unicode_text
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
+from perdure.session.fork import fork
 from perdure.session.reading import AnyRecord, EventReader
 from perdure.session.replay import request_body
+from perdure.session.revert import revert
 from perdure.session.transcript import transcript
 from perdure.session.view import ContextView, view_context, view_told
 from perdure.sources import check_entry
@@ -199,6 +201,28 @@ class Session:
             if isinstance(record.data, ev.CompactionFailed):
                 raise error_of(record.data.failure)
         return False
+
+    async def fork(self, at: int | str | None = None) -> Session:
+        """Begin a session that is a copy of this one up to a message; durable when it returns.
+
+        `at` is the last message that is copied: the seq of its event, or the id of a prompt that is
+        in the history; without it, all is copied. Inside a step that is not over there, the copy
+        ends before the step. The copy begins its requests with the same bytes, so it is served from
+        the same provider cache. Pending prompts are not copied, and it starts nothing by itself.
+        Raises UsageError where `at` is no message.
+        """
+        copy = await fork(self._equipment, self._ids, self.id, at)
+        return Session(copy, self._equipment, self._coordinator, self._ids)
+
+    async def revert(self, to: int | str) -> None:
+        """Cut the history behind a message off from what the model sees; durable when it returns.
+
+        `to` is as `at` of `fork`. The log keeps everything, and no file is touched. Model,
+        Location, title, entries and the inbox stay as they are now. It starts nothing by itself.
+        Raises UsageError where `to` is no message of the history, ConcurrencyError while somebody
+        works on the session.
+        """
+        await revert(self._equipment, self.id, to)
 
     async def context(self, *, at: int | None = None) -> ContextView:
         """Return what the model has been told, beside what holds now; observes, admits nothing.
