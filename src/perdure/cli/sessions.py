@@ -10,6 +10,7 @@ import msgspec
 
 from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
+from perdure.cli.branches import fork, revert
 from perdure.cli.listing import row_of, shortened, status_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
@@ -27,7 +28,7 @@ _LOOKS: dict[str, Style] = {"running": "good", "waiting": "warn", "failed": "bad
 
 @click.group(short_help="List, show, change and delete sessions.")
 def sessions() -> None:
-    """List, show, change and delete sessions.
+    """List, show, copy, change and delete sessions.
 
     An ID may be shortened as long as no other begins so.
 
@@ -55,7 +56,9 @@ def list_(as_json: bool) -> None:
 @click.option("--system", is_flag=True, help="Show System Messages too.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array of messages.")
 def show_(session: str, system: bool, as_json: bool) -> None:
-    """Print the transcript of session ID.
+    """Print the transcript of session ID; what was reverted is left out.
+
+    The number beside each message is the one that `fork` and `revert` take.
 
     \b
     Examples:
@@ -135,6 +138,10 @@ def delete(session: str, yes: bool) -> None:
     if not yes and not _agreed(row):
         raise PerdureError(f"session {row.id} was not deleted")
     anyio.run(_delete, row.id)
+
+
+sessions.add_command(fork)
+sessions.add_command(revert)
 
 
 async def _list(as_json: bool) -> None:

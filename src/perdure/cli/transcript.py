@@ -37,31 +37,36 @@ def item_data(item: Item) -> dict[str, Any]:
 
 
 def transcript_blocks(items: Iterable[Item]) -> list[Block]:
-    """Return messages as a page, in order."""
+    """Return messages as a page, in order, each with its seq beside who speaks."""
     return [block for item in items for block in _item(item)]
 
 
 def _item(item: Item) -> list[Block]:
     match item:
         case UserItem():
-            return [*_speaker("you"), *paragraphs(item.text, indent=2)]
+            return [*_speaker("you", item), *paragraphs(item.text, indent=2)]
         case SystemItem():
-            return [*_speaker("system"), *paragraphs(item.text, "dim", indent=2)]
+            return [*_speaker("system", item), *paragraphs(item.text, "dim", indent=2)]
         case NoteItem():
-            return [*_speaker("note"), *paragraphs(item.text, "dim", indent=2)]
+            return [*_speaker("note", item), *paragraphs(item.text, "dim", indent=2)]
         case SummaryItem():
-            return [*_speaker("summary"), Markdown(item.text, indent=2)]
+            return [*_speaker("summary", item), Markdown(item.text, indent=2)]
         case AssistantItem():
             parts = [block for part in item.parts for block in _part(part)]
-            return [*_speaker(item.model), *parts]
+            return [*_speaker(item.model, item), *parts]
         case ResultItem():
             style = "dim" if item.outcome == "completed" else "bad"
             label = f"{item.name}: {item.outcome}"
-            return [line(Words(label, style), indent=4), *paragraphs(item.output, "dim", indent=6)]
+            head = line(Words(label, style), _seq(item), indent=4)
+            return [head, *paragraphs(item.output, "dim", indent=6)]
 
 
-def _speaker(name: str) -> list[Block]:
-    return [line(), line(Words(name, "strong"))]
+def _speaker(name: str, item: Item) -> list[Block]:
+    return [line(), line(Words(name, "strong"), _seq(item))]
+
+
+def _seq(item: Item) -> Words:
+    return Words(f"  [{item.seq}]", "dim")
 
 
 def _part(part: Part) -> list[Block]:
