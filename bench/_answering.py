@@ -1,6 +1,7 @@
 """A provider that answers everything at once with the same words; run it in a process of its own.
 
-It prints its port and serves until its standard input closes.
+It prints its port and serves until its standard input closes. A request that says HOLD gets the
+words, and then nothing until the client leaves.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+HOLD = "do not end your answer"
 WORDS = "The build fails because a comma is missing. " * 9
 
 _CHUNK = b'data: {"choices":[{"index":0,"delta":{"content":"%s"}}]}\n\n' % WORDS.encode()
@@ -30,10 +32,16 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
                 for line in head.lower().split(b"\r\n")
                 if line.startswith(b"content-length:")
             )
-            await reader.readexactly(length)
+            body = await reader.readexactly(length)
+            if HOLD.encode() in body:
+                writer.write(_RESPONSE[: -len(_END)])
+                await reader.read()
+                return
             writer.write(_RESPONSE)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
+        pass
+    finally:
         writer.close()
 
 

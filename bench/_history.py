@@ -60,7 +60,7 @@ class Log:
     def prompt(self, text: str = QUESTION) -> None:
         """Admit and promote a prompt."""
         number = self.state.last_seq
-        prompt = f"{self.state.session[:6]}{number:010}"
+        prompt = f"{self.state.session}{number:010}"
         self.add(ev.PromptAdmitted(prompt, f"{number}: {text}"), ev.PromptPromoted(prompt))
 
     def answer(self, text: str = ANSWER) -> None:

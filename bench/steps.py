@@ -10,32 +10,17 @@ are what the process wrote to the store, counted by the kernel (`wchar` of /proc
 from __future__ import annotations
 
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import anyio
+from _provider import answering
 
 from perdure import Runtime, Session
 
 AROUND = 25
-
-
-@contextmanager
-def answering() -> Generator[int]:
-    """Run the provider; yield its port."""
-    program = Path(__file__).with_name("_answering.py")
-    with subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as provider:
-        if provider.stdin is None or provider.stdout is None:
-            raise RuntimeError("the provider has no pipes")
-        yield int(provider.stdout.readline())
-        provider.stdin.close()
 
 
 def written() -> int:
@@ -46,7 +31,7 @@ def written() -> int:
 
 async def one_step(session: Session, number: int) -> tuple[float, int]:
     """Prompt and wait for the answer; return CPU milliseconds and bytes written."""
-    cpu, size = time.process_time(), written()
+    size, cpu = written(), time.process_time()
     admission = await session.prompt(f"Question {number}: why does the build fail?")
     async for _ in session.events(after=admission.seq, until_idle=True):
         pass
@@ -55,13 +40,7 @@ async def one_step(session: Session, number: int) -> tuple[float, int]:
 
 async def main(steps: int) -> None:
     """Measure and print."""
-    with answering() as port, tempfile.TemporaryDirectory() as root:
-        config = {
-            "model": "bench/model",
-            "providers": {
-                "bench": {"protocol": "openai-chat", "base_url": f"http://127.0.0.1:{port}/v1"}
-            },
-        }
+    with answering() as config, tempfile.TemporaryDirectory() as root:
         async with Runtime.open(Path(root) / "sessions.db", config=config) as runtime:
             session = await runtime.create_session(directory=root)
             costs = [await one_step(session, number) for number in range(steps + AROUND)]

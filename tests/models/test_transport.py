@@ -334,6 +334,16 @@ async def test_time_that_the_reader_takes_is_not_the_providers_silence(
     assert isinstance(rest[-1], Answer)
 
 
+async def test_no_request_waits_for_the_connection_of_another(transport: Transport) -> None:
+    async with serving([head(), frames(delta(content="a")), "hold"]) as server:
+        streams = [stream(transport, server.url) for _ in range(110)]
+        for each in streams:  # all of them stay open
+            assert await anext(each) == TextPiece("a")
+        for each in streams:
+            await each.aclose()
+    assert server.connections == len(streams)
+
+
 async def test_closing_a_stream_closes_the_connection(transport: Transport) -> None:
     async with serving([head(), frames(delta(content="a")), "hold"]) as server:
         pieces = stream(transport, server.url)

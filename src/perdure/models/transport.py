@@ -40,6 +40,7 @@ _ERROR_LIMIT = 64 * 1024
 _ERROR_PATIENCE = 10.0
 _DRAIN_PATIENCE = 0.1
 _GIVEN_UP = (SilentStream, SlowStream)
+_KEPT_CONNECTIONS = 64
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -155,6 +156,10 @@ class Transport:
             plain = local and urlsplit(post.url).scheme == "http"
             self._clients[key] = httpx2.AsyncClient(
                 timeout=httpx2.Timeout(None, connect=endpoint.connect_timeout),
+                # A request that waited for another one's connection would seem silent.
+                limits=httpx2.Limits(
+                    max_connections=None, max_keepalive_connections=_KEPT_CONNECTIONS
+                ),
                 follow_redirects=False,
                 trust_env=not local,
                 verify=no_certificates() if plain else True,
