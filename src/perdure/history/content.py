@@ -7,10 +7,14 @@ from typing import Any, Literal
 import msgspec
 
 
-class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind"):
-    """Words for the reader."""
+class Text(msgspec.Struct, frozen=True, tag="text", tag_field="kind", omit_defaults=True):
+    """Words for the reader.
+
+    `opaque` is what else the provider's own item held, as JSON data, where it must go back too.
+    """
 
     text: str
+    opaque: Any = None
 
 
 class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", tag_field="kind", omit_defaults=True):
@@ -24,16 +28,18 @@ class Reasoning(msgspec.Struct, frozen=True, tag="reasoning", tag_field="kind", 
     opaque: Any = None
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", tag_field="kind"):
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", tag_field="kind", omit_defaults=True):
     """One call that the model asks for.
 
     `arguments` is the JSON text exactly as it came; it may be broken. `id` is unique within the
-    assistant message and is the provider's where it gave one.
+    assistant message and is the provider's where it gave one. `opaque` is what else the provider's
+    own item held, as JSON data, where it must go back too.
     """
 
     id: str
     name: str
     arguments: str
+    opaque: Any = None
 
 
 Part = Text | Reasoning | ToolCall

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from perdure.errors import ContentRefused
 from perdure.history.content import Part, Reasoning, StopReason, Text, ToolCall, Usage
 from perdure.models.encoding import encode, mend, mend_all
@@ -88,12 +90,12 @@ def _why_empty(stop: StopReason, reasoned: bool) -> str:
 
 def _mended(part: Part) -> Part:
     match part:
-        case Text(text):
-            return Text(mend(text))
+        case Text(text, opaque):
+            return Text(mend(text), mend_all(opaque))
         case Reasoning(text, opaque):
             return Reasoning(mend(text), mend_all(opaque))
-        case ToolCall(call, name, arguments):
-            return ToolCall(mend(call), mend(name), mend(arguments))
+        case ToolCall(call, name, arguments, opaque):
+            return ToolCall(mend(call), mend(name), mend(arguments), mend_all(opaque))
 
 
 def _unique(parts: Sequence[Part]) -> list[Part]:
@@ -108,7 +110,7 @@ def _unique(parts: Sequence[Part]) -> list[Part]:
                 call += "_"
             taken.add(call)
             position += 1
-            result.append(ToolCall(call, part.name, part.arguments))
+            result.append(replace(part, id=call))
         else:
             result.append(part)
     return result
