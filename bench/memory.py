@@ -1,6 +1,6 @@
 """How much memory does a session take, idle and at work?
 
-    python bench/memory.py [--idle 1000] [--active 64]
+    python bench/memory.py [--active 64]
 
 Resident memory of the process is read before and after. An idle session has answered one prompt,
 and the program holds its handle. An active one has a history of so much text, and waits in the
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import argparse
 import gc
+import subprocess
+import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -28,6 +31,7 @@ from perdure.store.sqlite import open_sqlite
 
 ANSWERS = (50, 200, 800)
 WARM = 128
+FIRST = 8
 
 
 def resident() -> float:
@@ -51,11 +55,11 @@ async def idle(runtime: Runtime, directory: str, count: int) -> float:
     return (resident() - before) / count
 
 
-async def restore(store: Path, directory: str, first: int, count: int, answers: int) -> float:
+async def restore(store: Path, directory: str, count: int, answers: int) -> float:
     """Write sessions with histories; return the KiB of text in each."""
     async with Transport() as transport, await open_sqlite(store, clock=SystemClock()) as opened:
         where = target("openai-chat", transport)
-        for number in range(first, first + count):
+        for number in range(count):
             log = Log(f"active{number:010}", where, directory)
             for _ in range(answers):
                 log.prompt()
@@ -64,7 +68,7 @@ async def restore(store: Path, directory: str, first: int, count: int, answers: 
     return answers * (len(ANSWER) + 70) / 1024
 
 
-async def active(runtime: Runtime, first: int, count: int) -> float:
+async def active(runtime: Runtime, numbers: Sequence[int]) -> float:
     """Return KiB for each session that is in the middle of an answer."""
 
     async def work(number: int) -> None:
@@ -75,7 +79,6 @@ async def active(runtime: Runtime, first: int, count: int) -> float:
                 if isinstance(record.data, ev.TextDelta):
                     return
 
-    numbers = range(first, first + count)
     before = resident()
     async with anyio.create_task_group() as group:
         for number in numbers:
@@ -85,29 +88,47 @@ async def active(runtime: Runtime, first: int, count: int) -> float:
         for number in numbers:
             session = await runtime.session(f"active{number:010}")
             group.start_soon(session.interrupt)
-    return spent / count
+    return spent / len(numbers)
 
 
-async def main(idle_count: int, active_count: int) -> None:
-    """Print what a session takes."""
+async def measure_idle(count: int) -> None:
+    """Print what an idle session takes."""
+    with answering() as config, tempfile.TemporaryDirectory(dir=".") as root:
+        async with Runtime.open(Path(root) / "sessions.db", config=config) as runtime:
+            each = await idle(runtime, root, count)
+    print(f"idle: {each:.1f} KiB for each of {count}")
+
+
+async def measure_active(count: int, answers: int) -> None:
+    """Print what an active session takes."""
     with answering() as config, tempfile.TemporaryDirectory(dir=".") as root:
         store = Path(root) / "sessions.db"
+        text = await restore(store, root, FIRST + count, answers)
         async with Runtime.open(store, config=config) as runtime:
-            each = await idle(runtime, root, idle_count)
-            print(f"idle: {each:.1f} KiB for each of {idle_count}")
-            for place, answers in enumerate(ANSWERS):
-                first = place * active_count
-                text = await restore(store, root, first, active_count, answers)
-                each = await active(runtime, first, active_count)
-                print(
-                    f"active, {text:>4.0f} KiB of text: {each:>6.0f} KiB for each of"
-                    f" {active_count}, {each - text:.0f} KiB beyond the text"
-                )
+            await active(runtime, range(FIRST))
+            each = await active(runtime, range(FIRST, FIRST + count))
+    print(
+        f"active: {each:.0f} KiB for each of {count}, {each - text:.0f} KiB beyond its {text:.0f}"
+        " KiB of text"
+    )
+
+
+def main(idle_count: int, active_count: int) -> None:
+    """Measure each in a process of its own: memory that was used once is used again."""
+    for arguments in (["--idle", idle_count], *(["--answers", each] for each in ANSWERS)):
+        program = [sys.executable, __file__, "--active", active_count, *arguments]
+        subprocess.run([str(each) for each in program], check=True)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--idle", type=int, default=1000)
+    parser.add_argument("--idle", type=int, help="measure so many idle sessions only")
     parser.add_argument("--active", type=int, default=64)
+    parser.add_argument("--answers", type=int, help="measure only active ones of such a history")
     given = parser.parse_args()
-    anyio.run(main, given.idle, given.active)
+    if given.answers is not None:
+        anyio.run(measure_active, given.active, given.answers)
+    elif given.idle is not None:
+        anyio.run(measure_idle, given.idle)
+    else:
+        main(1000, given.active)
