@@ -25,3 +25,9 @@ def path(tmp_path: Path) -> Path:
 async def store(path: Path, clock: SetClock) -> AsyncGenerator[SQLiteStore]:
     async with await open_sqlite(path, clock=clock) as opened:
         yield opened
+
+
+@pytest.fixture
+def early_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the log beside the database be emptied after a few pages, not after 4 MiB."""
+    monkeypatch.setattr("perdure.store.writer._WAL_BYTES", 8 * 1024)

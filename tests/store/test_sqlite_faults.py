@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from perdure.history import events as ev
 from perdure.store.contract import Guard
 from perdure.store.schema import PAGE_SIZE
 from perdure.store.sqlite import SQLiteStore, open_sqlite
-from tests.store.faulty_vfs import Plan, faulty_vfs
+from tests.store.busy_run import BusyRun, faults_after
+from tests.store.faulty_vfs import CHANGES, EVERYTHING, FAULTS, Plan, faulty_vfs
 from tests.store.store_support import CREATED, SetClock, worker
 
 pytestmark = pytest.mark.anyio
@@ -64,57 +64,72 @@ async def test_every_write_is_synced_before_it_is_acknowledged(path: Path, plan:
             assert plan.syncs == before + 1
 
 
-def once(number: int, code: int) -> Callable[[str, int], int]:
-    return lambda _operation, count: code if count == number else 0
-
-
-def from_then_on(number: int, code: int) -> Callable[[str, int], int]:
-    return lambda _operation, count: code if count >= number else 0
-
-
-async def operations_of_one_run(directory: Path) -> int:
+async def run_with(path: Path, prepare: Callable[[Plan], None]) -> tuple[BusyRun, int]:
+    """Do one run on a file system that was prepared; return it, with the number of operations."""
     with faulty_vfs() as plan:
-        await one_run(directory / "store.db", plan, [])
-        return plan.count
+        prepare(plan)
+        run = BusyRun(path, plan.name)
+        await run.work()
+        return run, plan.count
 
 
-async def one_run(path: Path, plan: Plan, acknowledged: list[str]) -> None:
-    """Create, write, close; stop at the first error of the opening."""
-    try:
-        store = await open_sqlite(path, clock=SetClock(), vfs=plan.name)
-    except StoreError:
-        return
-    async with store:
-        try:
-            await store.create("s1", [CREATED])
-            acknowledged.append("created")
-        except StoreError:
-            return
-        await append(store, ["a", "b" * 2000, "c"], acknowledged)
+async def assert_kept(path: Path, run: BusyRun, where: str) -> None:
+    """Assert that what was acknowledged is there and that nothing is there by halves."""
+    acknowledged = {
+        write.prompt for writes in run.writes.values() for write in writes if write.acknowledged
+    }
+    assert await faults_after(path, run.created, run.writes, acknowledged) == [], where
+
+
+def fault(kind: str, code: int | None) -> int:
+    return FAULTS[kind] if code is None else code
 
 
 @pytest.mark.parametrize(
-    ("when", "code", "every"),
-    [
-        (once, apsw.SQLITE_IOERR_FSYNC, 1),
-        (once, apsw.SQLITE_FULL, 3),
-        (from_then_on, apsw.SQLITE_IOERR_FSYNC, 3),
-        (from_then_on, apsw.SQLITE_FULL, 3),
-    ],
+    ("counted", "code"),
+    [(EVERYTHING, None), (CHANGES, apsw.SQLITE_FULL)],
+    ids=["error", "full"],
 )
-async def test_a_fault_at_any_operation_loses_nothing_acknowledged(
-    tmp_path: Path, when: Callable[[int, int], Callable[[str, int], int]], code: int, every: int
+@pytest.mark.usefixtures("early_checkpoints")
+async def test_one_fault_at_any_operation_costs_one_call_and_nothing_acknowledged(
+    tmp_path: Path, counted: frozenset[str], code: int | None
 ) -> None:
-    for number in range(1, await operations_of_one_run(tmp_path) + 1, every):
-        path = tmp_path / f"{number}" / "store.db"
-        acknowledged: list[str] = []
-        with faulty_vfs() as plan:
-            plan.fails = when(number, code)
-            await one_run(path, plan, acknowledged)
-        if acknowledged:
-            stored = await texts(path)
-            assert [word for word in stored if word in acknowledged] == acknowledged[1:]
-        shutil.rmtree(path.parent)
+    def failing_at(number: int) -> Callable[[Plan], None]:
+        def prepare(plan: Plan) -> None:
+            plan.counted = counted
+            plan.fails = lambda kind, count: fault(kind, code) if count == number else 0
+
+        return prepare
+
+    _, operations = await run_with(tmp_path / "whole.db", failing_at(0))
+    for number in range(1, operations + 1):
+        path = tmp_path / f"{number}.db"
+        run, _ = await run_with(path, failing_at(number))
+        assert run.failed <= 1, f"a fault at operation {number} cost {run.failed} calls"
+        await assert_kept(path, run, f"a fault at operation {number}")
+
+
+@pytest.mark.parametrize(
+    ("counted", "code"),
+    [(EVERYTHING, None), ({"read", "size"}, None), (CHANGES, apsw.SQLITE_FULL)],
+    ids=["error", "reads", "full"],
+)
+@pytest.mark.usefixtures("early_checkpoints")
+async def test_a_disk_that_fails_for_good_loses_nothing_acknowledged(
+    tmp_path: Path, counted: frozenset[str], code: int | None
+) -> None:
+    def failing_from(number: int) -> Callable[[Plan], None]:
+        def prepare(plan: Plan) -> None:
+            plan.counted = counted
+            plan.fails = lambda kind, count: fault(kind, code) if count >= number else 0
+
+        return prepare
+
+    _, operations = await run_with(tmp_path / "whole.db", failing_from(10**9))
+    for number in range(1, operations + 1):
+        path = tmp_path / f"{number}.db"
+        run, _ = await run_with(path, failing_from(number))
+        await assert_kept(path, run, f"faults from operation {number} on")
 
 
 async def test_the_log_beside_the_file_does_not_grow_without_end(path: Path) -> None:
