@@ -31,6 +31,7 @@ from perdure.session.feed import Feed
 from perdure.session.handle import Session
 from perdure.session.memory import Memory
 from perdure.session.owner import new_owner
+from perdure.session.standing import Standing, standing_of
 from perdure.session.workplace import Surroundings, Workplaces
 from perdure.store.contract import SessionRow, Store
 from perdure.store.sqlite import open_sqlite
@@ -158,6 +159,18 @@ class Runtime:
     async def sessions(self) -> Sequence[SessionRow]:
         """Return all sessions, the one updated last first."""
         return await self._equipment.store.sessions()
+
+    async def standing(self, row: SessionRow) -> Standing:
+        """Return what a session is doing, and why it does not go on; starts and writes nothing."""
+        return await standing_of(row, self._equipment)
+
+    async def recover(self) -> Sequence[str]:
+        """Go on with whatever has work and nobody works on; return the ids of those sessions.
+
+        These are sessions with Prompts that this runtime may answer, and those whose process died
+        in its work. It returns when they are found; the work goes on as after a prompt.
+        """
+        return await self._coordinator.recover()
 
     async def delete_session(self, session: str) -> None:
         """Remove a session with its history and the complete outputs of its tools.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -12,7 +13,6 @@ from typing import Any
 import anyio
 
 from perdure import Runtime
-from perdure.cli.listing import status_of
 from perdure.store.contract import SessionRow
 from perdure.store.database import Database
 from perdure.testing import (
@@ -89,7 +89,12 @@ class Shell:
 
     def status(self) -> str:
         """Return what listings say that the only session does."""
-        return status_of(self.row())
+        return self.listed()["status"]
+
+    def listed(self) -> dict[str, str]:
+        """Return the only session as `perdure sessions list --json` has it."""
+        (row,) = json.loads(self.run("sessions", "list", "--json").out)
+        return row
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.cli.choosing import title_of
-from perdure.cli.listing import shortened, status_of
+from perdure.cli.listing import shortened
 from perdure.cli.output import Output, visible
 from perdure.cli.page import Markdown, Words, line, table
 from perdure.cli.page import show as show_page
@@ -18,7 +18,6 @@ from perdure.cli.problems import masked
 from perdure.cli.records import json_line
 from perdure.cli.times import ago, iso
 from perdure.history.events import LiveRecord, Note, Record, TextDelta
-from perdure.store.contract import SessionRow
 
 HOUR = 3_600_000
 ids = st.text("abc", min_size=8, max_size=12)
@@ -49,29 +48,6 @@ def test_a_shortened_id_begins_only_its_own_id(all_ids: set[str]) -> None:
 )
 def test_a_title_is_the_first_line_that_says_something(prompt: str, title: str) -> None:
     assert title_of(prompt) == title
-
-
-def row(**fields: object) -> SessionRow:
-    plain: dict[str, object] = dict.fromkeys(SessionRow.__struct_fields__, 0)
-    texts = dict.fromkeys(("id", "title", "directory", "model", "outcome", "owner"), "")
-    return msgspec.convert({**plain, **texts, **fields}, SessionRow)
-
-
-@pytest.mark.parametrize(
-    ("fields", "status"),
-    [
-        ({}, "idle"),
-        ({"outcome": "completed"}, "idle"),
-        ({"outcome": "failed"}, "failed"),
-        ({"outcome": "declined"}, "interrupted"),
-        ({"outcome": "interrupted"}, "interrupted"),
-        ({"outcome": "open"}, "interrupted"),
-        ({"outcome": "failed", "pending": 1}, "waiting"),
-        ({"outcome": "open", "pending": 1, "owner": "somebody"}, "running"),
-    ],
-)
-def test_the_status_says_what_a_session_does(fields: dict[str, object], status: str) -> None:
-    assert status_of(row(**fields)) == status
 
 
 def test_moments_are_utc_with_milliseconds() -> None:

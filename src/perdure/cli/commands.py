@@ -11,6 +11,7 @@ COMMANDS = {
     "demo": ("perdure.cli.demo", "Watch one session run, with no key and no network."),
     "doctor": ("perdure.cli.doctor", "Show what is in effect and what is broken."),
     "events": ("perdure.cli.log", "Print the event log of a session as JSON lines."),
+    "interrupt": ("perdure.cli.interrupt", "Stop what runs in a session."),
     "request": ("perdure.cli.log", "Print the exact request body of a step."),
     "run": ("perdure.cli.run", "Send one prompt and print the answer."),
     "sessions": ("perdure.cli.sessions", "List, show, change and delete sessions."),

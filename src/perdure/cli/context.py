@@ -69,9 +69,10 @@ async def _context(prefix: str, at: int | None, history: bool, as_json: bool) ->
     async with opened() as runtime:
         session = await runtime.session(prefix)
         row = await row_of(runtime, session.id)
+        standing = await runtime.standing(row)
         view = await session.context(at=at)
     out = Output(sys.stdout)
     if as_json:
         out.write_bytes(msgspec.json.encode(context_data(view)) + b"\n")
     else:
-        show(out, [*session_head(row), *context_page(view, history=history)])
+        show(out, [*session_head(row, standing), *context_page(view, history=history)])

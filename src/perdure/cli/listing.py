@@ -3,32 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
 
 from perdure.errors import SessionNotFound
 from perdure.runtime import Runtime
 from perdure.store.contract import SessionRow
 
 _SHORTEST = 6
-
-_STOPPED = {"interrupted", "declined", "crashed", "open"}
-
-Status = Literal["idle", "running", "waiting", "failed", "interrupted"]
-
-
-def status_of(row: SessionRow) -> Status:
-    """Return what a session is doing.
-
-    `running`: a process works on it. `waiting`: prompts are in its inbox. Otherwise how its last
-    step ended: `failed`, `interrupted` (also by a declined permission or a crash), else `idle`.
-    """
-    if row.owner:
-        return "running"
-    if row.pending:
-        return "waiting"
-    if row.outcome == "failed":
-        return "failed"
-    return "interrupted" if row.outcome in _STOPPED else "idle"
 
 
 def shortened(ids: Iterable[str]) -> dict[str, str]:

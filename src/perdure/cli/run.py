@@ -7,6 +7,7 @@ from contextlib import aclosing
 
 import anyio
 import click
+import msgspec
 
 from perdure.cli.arguments import given_text, unicode_text
 from perdure.cli.asking import Asker, can_ask
@@ -18,6 +19,7 @@ from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
 from perdure.errors import PerdureError, UsageError
+from perdure.history.events import InterruptAsked
 from perdure.session.handle import Admission, Session
 
 
@@ -132,9 +134,27 @@ class _Answering:
                         self._reporter.show(record)
                     self.asker.saw(record)
                     ending = ending.after(record)
-        if self.stop.code and not ending.promoted:
+        if not self.stop.code and await _interrupted_elsewhere(session, admission, ending):
+            self._terminal.note("interrupted by `perdure interrupt` or another program")
+            ending = msgspec.structs.replace(ending, outcome="interrupted")
+        if not ending.promoted and (self.stop.code or ending.outcome == "interrupted"):
             self._terminal.note("the prompt is kept: the next run of this session answers it first")
         return ending
+
+
+async def _interrupted_elsewhere(session: Session, admission: Admission, ending: Ending) -> bool:
+    """Say whether the prompt has no answer because somebody asked its drain to stop."""
+    if ending.outcome == "interrupted":
+        return True
+    if ending.outcome and not ending.open_calls:
+        return False
+    # Asked between two steps, or while the prompt still waited, it left no settlement behind.
+    last = (await session.state()).last_seq
+    async with aclosing(session.events(after=admission.seq - 1)) as records:
+        async for record in records:
+            if isinstance(record.data, InterruptAsked) or record.seq == last:
+                return isinstance(record.data, InterruptAsked)
+    return False
 
 
 def _code(session: Session, ending: Ending) -> int:

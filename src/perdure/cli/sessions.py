@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import anyio
 import click
@@ -11,7 +12,7 @@ import msgspec
 from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
 from perdure.cli.branches import fork, revert
-from perdure.cli.listing import row_of, shortened, status_of
+from perdure.cli.listing import row_of, shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
@@ -21,9 +22,16 @@ from perdure.cli.transcript import item_data, transcript_blocks
 from perdure.clock import SystemClock, milliseconds
 from perdure.config.location import shown
 from perdure.errors import PerdureError, UsageError
+from perdure.session.standing import Standing
 from perdure.store.contract import SessionRow
 
-_LOOKS: dict[str, Style] = {"running": "good", "waiting": "warn", "failed": "bad"}
+_LOOKS: dict[str, Style] = {
+    "running": "good",
+    "waiting": "warn",
+    "interrupted": "warn",
+    "failed": "bad",
+    "blocked": "bad",
+}
 
 
 @click.group(short_help="List, show, change and delete sessions.")
@@ -41,7 +49,7 @@ def sessions() -> None:
 @sessions.command("list", short_help="List all sessions, the latest first.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def list_(as_json: bool) -> None:
-    """List all sessions, the one updated last first.
+    """List all sessions, the one updated last first, and why those stand still that do.
 
     \b
     Examples:
@@ -146,36 +154,47 @@ sessions.add_command(revert)
 
 async def _list(as_json: bool) -> None:
     async with opened() as runtime:
-        rows = await runtime.sessions()
+        listed = [(row, await runtime.standing(row)) for row in await runtime.sessions()]
     out = Output(sys.stdout)
     if as_json:
-        out.write_bytes(msgspec.json.encode([_row_data(row) for row in rows]) + b"\n")
-    elif rows:
-        now = milliseconds(SystemClock().now())
-        short = shortened(row.id for row in rows)
-        headers = ("ID", "UPDATED", "STATUS", "TITLE", "MODEL", "DIRECTORY")
-        show(out, [table(headers, [_cells(row, short[row.id], now) for row in rows])])
+        out.write_bytes(msgspec.json.encode([_row_data(*each) for each in listed]) + b"\n")
+    elif listed:
+        show(out, _listing(listed))
     else:
         show(out, [line("no sessions yet; `perdure run PROMPT` begins one")])
 
 
-def _row_data(row: SessionRow) -> dict[str, str]:
+def _row_data(row: SessionRow, standing: Standing) -> dict[str, str]:
     return {
         "id": row.id,
         "title": row.title,
         "directory": row.directory,
         "model": row.model,
-        "status": status_of(row),
+        "status": standing.status,
+        "reason": standing.reason,
         "updated": iso(row.updated),
     }
 
 
-def _cells(row: SessionRow, short: str, now: int) -> tuple[str | Words, ...]:
-    status = status_of(row)
+def _listing(listed: Sequence[tuple[SessionRow, Standing]]) -> list[Block]:
+    """Return a table of sessions, and below it the reasons, which would not fit into a column."""
+    now = milliseconds(SystemClock().now())
+    short = shortened(row.id for row, _ in listed)
+    headers = ("ID", "UPDATED", "STATUS", "TITLE", "MODEL", "DIRECTORY")
+    rows = [_cells(row, standing, short[row.id], now) for row, standing in listed]
+    reasons: list[Block] = [
+        line(Words(short[row.id], "strong"), f"  {standing.status}: {shown(standing.reason)}")
+        for row, standing in listed
+        if standing.reason
+    ]
+    return [table(headers, rows), *([line(), *reasons] if reasons else [])]
+
+
+def _cells(row: SessionRow, standing: Standing, short: str, now: int) -> tuple[str | Words, ...]:
     return (
         Words(short, "strong"),
         ago(row.updated, now),
-        Words(status, _LOOKS.get(status, "")),
+        Words(standing.status, _LOOKS.get(standing.status, "")),
         shown(row.title),
         shown(row.model),
         Words(shown(row.directory), "dim"),
@@ -186,17 +205,19 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
         row = await row_of(runtime, session.id)
+        standing = await runtime.standing(row)
         items = await session.messages(system=system)
     out = Output(sys.stdout)
     if as_json:
         out.write_bytes(msgspec.json.encode([item_data(item) for item in items]) + b"\n")
     else:
-        show(out, [*session_head(row), *transcript_blocks(items)])
+        show(out, [*session_head(row, standing), *transcript_blocks(items)])
 
 
-def session_head(row: SessionRow) -> list[Block]:
+def session_head(row: SessionRow, standing: Standing) -> list[Block]:
     """Return what a session is, above whatever is shown of it."""
-    facts = f"{row.id}  {row.model}  {row.directory}  {status_of(row)}"
+    facts = f"{row.id}  {row.model}  {row.directory}  {standing.status}"
+    facts += f": {standing.reason}" if standing.reason else ""
     return [*heading(shown(row.title or "(no title)"))[1:], line(Words(shown(facts), "dim"))]
 
 

@@ -48,6 +48,7 @@ class Stop:
                     group.start_soon(self._interrupt, session)
 
     async def _interrupt(self, session: Session) -> None:
-        await session.interrupt()
+        # Where this prompt only waits for its turn, the work of others goes on.
+        await session.interrupt(only_here=True)
         # Another process may still work on the session, and nothing more of this prompt will come.
         self._reading.deadline = anyio.current_time() + _GRACE

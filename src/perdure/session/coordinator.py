@@ -8,44 +8,48 @@ import anyio
 from anyio.abc import TaskGroup
 
 from perdure.errors import LeaseLost, PerdureError
-from perdure.history.state import SessionState
+from perdure.history.state import SessionState, fold
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
 from perdure.session.log import caught_up
-from perdure.store.contract import Lease
+from perdure.store.contract import Lease, SessionRow
 
 _log = logging.getLogger("perdure.session")
 
 _FIRST_LOOK = 0.02
 _SLOWEST_LOOK = 0.25
 
+_ANY_STEP = 1 << 30
+"""A limit of steps that none reaches: whether a drain would do more is seen when it runs."""
+
 
 class _Drain:
-    """One drain of a session here, or the wait for its turn."""
+    """One drain of a session here, or the wait for its turn.
+
+    `asked` is the seq at which another process asked it to stop, 0 while none did.
+    """
 
     def __init__(self) -> None:
+        self.asked = 0
         self.scope = anyio.CancelScope()
         self.settled = anyio.Event()
 
 
 class _Running:
-    """A session that is worked on here: drain after drain, while wakes come.
-
-    `wakes` counts them, and `heeded` those that a drain has begun for or an interrupt has ended.
-    """
+    """A session that is worked on here: drain after drain, while wakes come."""
 
     def __init__(self) -> None:
         self.drain: _Drain | None = None
         self.done = anyio.Event()
-        self.wakes = 1
-        self.heeded = 0
+        self.again = True
 
-    def stop(self, drain: _Drain | None, wakes: int) -> None:
-        """End a drain, or the wait for its turn; what later wakes mean starts the next one."""
-        self.heeded = max(self.heeded, wakes)
-        if drain is not None:
-            drain.scope.cancel()
+    def stop(self) -> None:
+        """End the drain, or the wait for its turn; what it has begun settles first."""
+        # What is admitted from now on is no longer meant: it starts the next drain.
+        self.again = False
+        if self.drain is not None:
+            self.drain.scope.cancel()
 
 
 class Coordinator:
@@ -66,10 +70,22 @@ class Coordinator:
         """Make sure that what waits in the session is worked on; returns at once."""
         running = self._running.get(session)
         if running is not None:
-            running.wakes += 1
+            running.again = True
             return
         self._running[session] = _Running()
         self._group.start_soon(self._run, session, name=f"drain {session}")
+
+    async def recover(self) -> list[str]:
+        """Wake every session that has work and that nobody drains; return their ids.
+
+        A session whose log is damaged is left alone, with a warning.
+        """
+        woken: list[str] = []
+        for row in await self._equipment.store.sessions():
+            if await self._is_left(row):
+                self.wake(row.id)
+                woken.append(row.id)
+        return woken
 
     def is_busy(self, session: str) -> bool:
         """Say whether the session is being drained here, or is about to be."""
@@ -104,23 +120,40 @@ class Coordinator:
             return not only_here and await ask_owner(
                 equipment.store, equipment.feed, session, equipment.owner
             )
-        drain = running.drain
-        running.stop(drain, running.wakes)
-        if drain is not None:
-            await drain.settled.wait()
+        running.stop()
+        if running.drain is not None:
+            await running.drain.settled.wait()
         return True
 
-    async def _run(self, session: str) -> None:
-        running = self._running[session]
+    async def _is_left(self, row: SessionRow) -> bool:
+        """Say whether a session has work for this process that nobody does."""
+        store, owner = self._equipment.store, self._equipment.owner
+        if row.owner not in {"", owner} or self.is_busy(row.id):
+            return False
+        if row.crashed or row.outcome == "open":
+            return True
+        if not row.pending and row.outcome != "crashed":
+            return False
         try:
-            while running.heeded < running.wakes:
-                running.heeded = running.wakes
+            state = fold(row.id, await store.events(row.id))
+        except PerdureError as error:
+            _log.warning("session %s cannot be recovered: %s", row.id, error)
+            return False
+        return has_work(state, owner, _ANY_STEP)
+
+    async def _run(self, session: str) -> None:
+        running, store = self._running[session], self._equipment.store
+        try:
+            while running.again:
+                running.again = False
                 running.drain = drain = _Drain()
                 try:
                     with drain.scope:
                         await self._drain(session, running)
                 finally:
                     drain.settled.set()
+                if drain.asked and await prompted_since(store, session, drain.asked):
+                    running.again = True  # a prompt behind the interrupt is not meant by it
         finally:
             del self._running[session]
             running.done.set()
@@ -149,7 +182,7 @@ class Coordinator:
             await self._equipment.clock.sleep(pause)
             pause = min(pause * 2, _SLOWEST_LOOK)
             seen = await caught_up(store, seen)
-            if not has_work(seen, owner, step_limit=1 << 30):
+            if not has_work(seen, owner, step_limit=_ANY_STEP):
                 return
             before = seen.last_seq
         self._leases[session] = lease
@@ -165,14 +198,12 @@ class Coordinator:
         self, running: _Running, lease: Lease, after: int, ended: anyio.CancelScope
     ) -> None:
         """Stop the present drain when another process asks for it."""
-        store, drain = self._equipment.store, running.drain
+        drain = running.drain
         with ended:
-            asked = await until_asked(store, lease, after)
-            wakes = running.wakes
-            # A prompt that came behind the interrupt is not meant by it.
-            further = await prompted_since(store, lease.session, asked)
-            running.stop(drain, wakes)
-            running.wakes += further
+            asked = await until_asked(self._equipment.store, lease, after)
+            if drain is not None and not drain.settled.is_set():
+                drain.asked = asked
+                running.stop()
 
     async def _claim(self, session: str) -> Lease | None:
         # A claim that went through unseen would keep everybody out until it expires.

@@ -14,7 +14,22 @@ def new_owner(ids: Ids) -> str:
 
 def owner_is_gone(owner: str) -> bool:
     """Say whether the process that made the name certainly does not run any more."""
+    process = _process(owner)
+    return process is not None and is_gone(process, this_process())
+
+
+def described(owner: str) -> str:
+    """Return who an owner is, in words for people."""
+    process = _process(owner)
+    if process is None:
+        return "another program"
+    if process.host != this_process().host:
+        return "a process of another machine or container"
+    return f"process {process.pid}"
+
+
+def _process(owner: str) -> Process | None:
     host, pid, started, *_ = [*owner.split("|"), "", "", ""]
     if not (host and pid.isdigit() and started.isdigit()):
-        return False
-    return is_gone(Process(host, int(pid), int(started)), this_process())
+        return None
+    return Process(host, int(pid), int(started))

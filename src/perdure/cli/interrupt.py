@@ -1,0 +1,63 @@
+"""`perdure interrupt`: stop what runs in a session, whichever process runs it."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import click
+
+from perdure.cli.arguments import session_id
+from perdure.cli.listing import row_of
+from perdure.cli.opening import opened
+from perdure.cli.output import Output
+from perdure.cli.page import line, show
+from perdure.runtime import Runtime
+from perdure.session.owner import described
+from perdure.store.contract import SessionRow
+
+_PATIENCE = 5.0
+_LOOK = 0.05
+
+
+@click.command(short_help="Stop what runs in a session.")
+@session_id
+def interrupt(session: str) -> None:
+    """Stop what runs in session ID, whichever process runs it.
+
+    What ran is settled, and prompts that wait are kept. An idle session stays as it is.
+
+    \b
+    Example:
+      perdure interrupt 7k2m9q
+    """
+    said = anyio.run(_interrupt, session)
+    show(Output(sys.stdout), [line(said)])
+
+
+async def _interrupt(prefix: str) -> str:
+    async with opened() as runtime:
+        session = await runtime.session(prefix)
+        before = await row_of(runtime, session.id)
+        if not await session.interrupt():
+            return f"session {session.id} is idle; there is nothing to interrupt"
+        if not before.owner:  # it began just then
+            before = await row_of(runtime, session.id)
+        with anyio.move_on_after(_PATIENCE):
+            return await _stopped(runtime, before)
+        return (
+            f"session {session.id} was asked to stop and has not yet; {described(before.owner)} "
+            "stops as soon as it can"
+        )
+
+
+async def _stopped(runtime: Runtime, before: SessionRow) -> str:
+    """Wait until the drain has ended that ran at that time; say what there is now."""
+    row = await row_of(runtime, before.id)
+    while row.owner and row.token == before.token:
+        await anyio.sleep(_LOOK)
+        row = await row_of(runtime, before.id)
+    if row.owner:
+        return f"session {row.id} was interrupted; {described(row.owner)} goes on with what waits"
+    kept = f"; prompts that wait: {row.pending}" if row.pending else ""
+    return f"session {row.id} was interrupted{kept}"
