@@ -15,7 +15,7 @@ from tests.cli.conftest import Here
 from tests.cli.support import KEY, Shell, shell
 from tests.cli.terminal import Typing, at_terminal
 
-QUESTION = "[y/N or a reason]"
+QUESTION = "or a reason]"
 WRITE = call("write", {"path": "a.txt", "content": "one\ntwo\n"})
 
 
@@ -34,6 +34,17 @@ def test_a_yes_lets_the_tool_run(tmp_path: Path) -> None:
     assert "Allow write: a.txt (8 bytes)?" in question
     assert "+ one" in question
     assert "Written." in terminal.seen
+
+
+def test_always_lets_the_same_call_run_without_a_question(tmp_path: Path, here: Here) -> None:
+    script = [WRITE, say("Written."), WRITE, say("Once more.")]
+    with shell(tmp_path, script) as s, typed(s, "run", "Write it.") as terminal:
+        terminal.until(QUESTION)
+        terminal.type("always\n")
+        assert terminal.end() == 0
+        (s.directory / "a.txt").unlink()
+        assert here("run", "-c", "Write it again.").out == "Once more.\n"
+        assert (s.directory / "a.txt").exists()
 
 
 def test_an_empty_answer_declines_and_ends_the_run(tmp_path: Path, here: Here) -> None:
@@ -163,12 +174,12 @@ def test_deleting_asks_and_only_a_yes_deletes(tmp_path: Path, here: Here) -> Non
         here("run", "A question.")
         session = s.the_session()
         with typed(s, "sessions", "delete", session[:8]) as terminal:
-            assert "A question." in terminal.until("[y/N]")
+            assert "A question." in terminal.until("[y/N")
             terminal.type("\n")
             assert terminal.end() == 1
         assert s.the_session() == session
         with typed(s, "sessions", "delete", session[:8]) as terminal:
-            terminal.until("[y/N]")
+            terminal.until("[y/N")
             terminal.type("y\n")
             assert terminal.end() == 0
         assert here("sessions", "list", "--json").out == "[]\n"

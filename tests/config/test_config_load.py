@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from perdure.config.load import from_mapping, load
-from perdure.config.schema import Ignored, InstructionOptions
+from perdure.config.schema import Ignored, InstructionOptions, Rule
 from perdure.config.trust import trust
 from perdure.errors import ConfigurationError, DirectoryNotFound
 
@@ -91,7 +91,7 @@ def test_in_a_project_without_trust_what_could_redirect_a_key_is_ignored(places:
 
     assert config.model == "local/x"
     assert config.providers["local"].base_url == "http://127.0.0.1:11434/v1"
-    assert (config.permissions, config.tools.allowed_paths, config.step_limit) == ({}, (), 100)
+    assert (config.permissions, config.tools.allowed_paths, config.step_limit) == ((), (), 100)
     assert config.ignored == tuple(
         Ignored(str(file), key) for key in ("step_limit", "providers", "permissions", "tools")
     )
@@ -106,7 +106,7 @@ def test_in_a_trusted_project_all_of_its_file_counts(places: Places) -> None:
 
     config = load(places.below, places.env)
 
-    assert config.permissions == {"shell": "allow"}
+    assert config.permissions == (Rule("shell", "*", "allow"),)
     assert config.providers["local"].silence_timeout == 5
     assert config.providers["local"].base_url == "http://127.0.0.1:11434/v1"
     assert config.ignored == ()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.config.load import from_mapping, load
-from perdure.config.schema import Config, InstructionOptions, ModelConfig, ProviderConfig
+from perdure.config.schema import Config, InstructionOptions, ModelConfig, ProviderConfig, Rule
 from perdure.errors import ConfigurationError
 
 ENV = {"HOME": "/home/ada"}
@@ -61,7 +61,7 @@ def test_everything_that_can_be_configured_is_taken() -> None:
                     },
                 }
             },
-            "permissions": {"shell": "deny"},
+            "permissions": {"shell": {"*": "ask", "git *": "allow"}, "mcp_*": "deny"},
             "instructions": {"project": False, "claude_md": False},
             "tools": {"allowed_paths": ["/srv/../srv/data", "~/notes"]},
         }
@@ -80,7 +80,11 @@ def test_everything_that_can_be_configured_is_taken() -> None:
             "qwen3": ModelConfig(32768, 8192, "wrapped", {"temperature": 0.5, "stop": ["a"]}),
         },
     )
-    assert config.permissions == {"shell": "deny"}
+    assert config.permissions == (
+        Rule("shell", "*", "ask"),
+        Rule("shell", "git *", "allow"),
+        Rule("mcp_*", "*", "deny"),
+    )
     assert config.instructions == InstructionOptions(project=False, claude_md=False)
     assert config.tools.allowed_paths == (Path("/srv/data"), Path("/home/ada/notes"))
 
@@ -166,6 +170,8 @@ def test_headers_do_not_show_in_the_repr_of_a_provider() -> None:
         ({"providers": {"x": {"protocol": "anthropic"}}}, "providers.x needs base_url"),
         ({"permissions": {"shell": "maybe"}}, "must be one of allow, ask, deny, not 'maybe'"),
         ({"permissions": {"shell": True}}, "permissions.shell must be one of allow, ask, deny"),
+        ({"permissions": {"shell": {"a": 1}}}, "permissions.shell.a must be one of allow, ask"),
+        ({"permissions": {"shell": {" ": "ask"}}}, "it must be a pattern that is not empty"),
         ({"instructions": {"project": 1}}, "instructions.project must be true or false"),
         ({"tools": {"allowed_paths": "/srv"}}, "tools.allowed_paths must be a list"),
         ({"tools": {"allowed_paths": ["srv"]}}, "tools.allowed_paths must list paths that begin"),

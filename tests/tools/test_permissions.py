@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.config.schema import Rule
 from perdure.history.content import ToolCall
 from perdure.tools import builtin_tools
+from perdure.tools.base import Subject
+from perdure.tools.commands import command_subject
 from perdure.tools.permissions import (
     PermissionAnswer,
     decide,
     declined,
     denied,
+    exactly,
+    fits,
+    lasting,
     question,
     summary,
     unanswered,
 )
 
 
+def rule(text: str) -> Rule:
+    """Return the rule that a text such as `shell(git *): allow` means."""
+    subject, _, permission = text.rpartition(": ")
+    tool, _, resource = subject.rstrip(")").partition("(")
+    return Rule(tool, resource or "*", permission)  # pyright: ignore[reportArgumentType]
+
+
+def judged(command: str, *rules: str) -> str:
+    return decide("shell", [rule(each) for each in rules], command_subject(command))
+
+
 def test_only_what_changes_something_is_asked_by_default() -> None:
-    decided = {tool.name: decide(tool.name, {}) for tool in builtin_tools()}
+    decided = {tool.name: decide(tool.name, ()) for tool in builtin_tools()}
     assert {name for name, said in decided.items() if said == "ask"} == {"shell", "write", "edit"}
     assert {name for name, said in decided.items() if said == "allow"} == {
         "read",
@@ -31,17 +50,131 @@ def test_only_what_changes_something_is_asked_by_default() -> None:
 
 
 def test_a_tool_of_the_program_that_embeds_is_allowed_by_default() -> None:
-    assert decide("deploy", {}) == "allow"
+    assert decide("deploy", ()) == "allow"
 
 
 def test_a_rule_counts_more_than_the_default() -> None:
-    rules = {"shell": "allow", "read": "deny", "deploy": "ask"}
-    assert [decide(name, rules) for name in ("shell", "read", "deploy", "edit")] == [  # pyright: ignore[reportArgumentType]
+    rules = [rule("shell: allow"), rule("read: deny"), rule("deploy: ask")]
+    assert [decide(name, rules) for name in ("shell", "read", "deploy", "edit")] == [
         "allow",
         "deny",
         "ask",
         "ask",
     ]
+
+
+def test_the_last_rule_that_fits_counts() -> None:
+    rules = [rule("write: deny"), rule("write(docs/*): allow"), rule("write(docs/old/*): ask")]
+    judge = [decide("write", rules, Subject((path,))) for path in ("a", "docs/a", "docs/old/a")]
+    assert judge == ["deny", "allow", "ask"]
+
+
+def test_a_pattern_of_tool_names_holds_for_all_of_them() -> None:
+    rules = [rule("mcp_*: ask"), rule("mcp_files_?ead: allow")]
+    assert [decide(name, rules) for name in ("mcp_web_get", "mcp_files_read", "read")] == [
+        "ask",
+        "allow",
+        "allow",
+    ]
+
+
+def test_the_strictest_part_of_a_call_counts() -> None:
+    rules = [rule("edit: allow"), rule("edit(secrets/*): deny")]
+    assert decide("edit", rules, Subject(("a.py", "secrets/key"))) == "deny"
+
+
+@given(st.text(), st.text())
+def test_a_text_fits_its_own_pattern_and_no_other_text_does(one: str, other: str) -> None:
+    assert fits(exactly(one), one)
+    assert fits(exactly(one), other) == (one == other)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status",
+        "git status && git log 2>/dev/null | git stripspace",
+        "git status;\ngit diff 2>&1",
+        "git commit -m 'a; b' ; git log \"c d\"",
+    ],
+)
+def test_commands_that_are_all_allowed_are_allowed(command: str) -> None:
+    assert judged(command, "shell(git *): allow") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status; rm -r .",
+        "git status & rm -r .",
+        "git status\nrm -r .",
+        "git status | tee x",
+        "git log > /etc/passwd",
+        "git log $(rm x)",
+        "git log `rm x`",
+        "git log <(rm x)",
+        'git log "$(rm x)"',
+        "git' \"b'; rm x; c\" 'd'",
+        "git log \\; rm x",
+        "git log <<E\n$(rm x)\nE",
+        "git log 'never ends; rm x",
+        "A=1 git log",
+        "sudo git log",
+        "(git log)",
+        "if git log; then git log; fi",
+        "",
+    ],
+)
+def test_what_might_do_more_than_what_is_allowed_is_asked(command: str) -> None:
+    assert judged(command, "shell(git *): allow") == "ask"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm x",
+        "ls; rm x",
+        "ls && 'rm' x",
+        "echo $(rm x)",
+        "sudo rm x",
+        "A=1 rm x",
+        "{ rm x; }",
+        "find . -exec rm {} +",
+        "sh -c 'rm x'",
+        "`rm x`",
+    ],
+)
+def test_a_forbidden_command_is_found_wherever_it_could_stand(command: str) -> None:
+    assert judged(command, "shell: allow", "shell(rm *): deny") == "deny"
+
+
+def test_a_command_that_is_not_understood_can_be_allowed_as_a_whole() -> None:
+    command = "for f in *; do cat $f; done"
+    assert judged(command, f"shell({exactly(command)}): allow") == "allow"
+    assert judged(command + "; rm x", f"shell({exactly(command)}): allow") == "ask"
+
+
+@given(st.text(alphabet="gr mx;&|$()`'\"\\\n<>{}#=", max_size=30))
+def test_any_text_is_judged_as_a_command(command: str) -> None:
+    assert judged(command, "shell(g *): allow", "shell(rm *): deny") in {"allow", "ask", "deny"}
+
+
+@pytest.mark.parametrize(
+    ("always", "rules"),
+    [
+        ("", []),
+        ("call", [Rule("write", "a\\*", "allow"), Rule("write", "b", "allow")]),
+        ("tool", [Rule("write", "*", "allow")]),
+    ],
+)
+def test_an_answer_for_good_leaves_rules(always: Any, rules: list[Rule]) -> None:
+    answer = PermissionAnswer(allowed=True, always=always)
+    assert lasting("write", answer, Subject(("a*", "b"))) == rules
+
+
+def test_a_refusal_leaves_no_rule() -> None:
+    answer = PermissionAnswer(allowed=False, always="tool")
+    assert lasting("write", answer, Subject(("a",))) == []
 
 
 @pytest.mark.parametrize(

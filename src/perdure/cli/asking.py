@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import termios
+from collections.abc import Mapping
+from typing import Literal
 
 import anyio
 import msgspec
@@ -20,6 +22,7 @@ _LINES = 40
 """Lines of a file's new text that are shown with a question; commands are always shown whole."""
 
 _LONG = 200
+_ALWAYS: Mapping[str, Literal["call", "tool"]] = {"always": "call", "tool": "tool"}
 _PATIENCE = 1.0
 """Seconds that a question waits for what the model said before it to be shown."""
 
@@ -31,7 +34,10 @@ def can_ask() -> bool:
 
 
 class Asker:
-    """Asks whether a call may run: yes, no, or a reason for the model. One question at a time."""
+    """Asks whether a call may run: yes, no, or a reason for the model. One question at a time.
+
+    `always` allows the same call in this project from now on, `tool` whatever that tool does.
+    """
 
     def __init__(self, terminal: Terminal, turn: anyio.Lock) -> None:
         self._terminal = terminal
@@ -53,7 +59,7 @@ class Asker:
                 self._news = anyio.Event()
                 await self._news.wait()
         async with self._turn:
-            text = f"Allow {request.summary}? [y/N or a reason]"
+            text = f"Allow {request.summary}? [y/N, always, tool, or a reason]"
             # What was typed before the question was on the screen is no answer to it.
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
             with self._terminal.question(_details(request), text):
@@ -71,6 +77,8 @@ def _answer(line: str) -> PermissionAnswer:
     word = line.strip()
     if word.lower() in {"y", "yes"}:
         return PermissionAnswer(allowed=True)
+    if always := _ALWAYS.get(word.lower()):
+        return PermissionAnswer(allowed=True, always=always)
     return PermissionAnswer(allowed=False, reason="" if word.lower() in {"n", "no"} else word)
 
 

@@ -21,6 +21,7 @@ from perdure.config.schema import (
     PluginOptions,
     ProtocolName,
     ProviderConfig,
+    Rule,
     ToolOptions,
 )
 from perdure.history.content import Form
@@ -54,7 +55,7 @@ _FIELDS: Mapping[str, Reader] = {
     "step_limit": values.count,
     "on_move": values.one_of(*get_args(OnMove)),
     "providers": each(values.provider_name, _PROVIDER),
-    "permissions": each(values.tool_name, values.one_of(*get_args(Permission))),
+    "permissions": each(values.tool_pattern, values.rules),
     "instructions": table({"project": values.flag, "claude_md": values.flag}),
     "tools": table({"allowed_paths": values.directories}),
     "plugins": table({"paths": values.files, "disabled": values.plugin_names}),
@@ -123,13 +124,22 @@ def combine(layers: Sequence[Layer]) -> Config:
         step_limit=merged.get("step_limit", 100),
         on_move=merged.get("on_move", "epoch"),
         providers=_providers(merged.get("providers", {}), origins),
-        permissions=merged.get("permissions", {}),
+        permissions=tuple(rule for each_layer in layers for rule in _rules(each_layer)),
         instructions=InstructionOptions(**merged.get("instructions", {})),
         tools=ToolOptions(**merged.get("tools", {})),
         plugins=PluginOptions(**merged.get("plugins", {})),
         origins={dotted(keys): file for keys, file in origins.items()},
         ignored=tuple(ignored for each_layer in layers for ignored in each_layer.ignored),
     )
+
+
+def _rules(of: Layer) -> Iterator[Rule]:
+    tools: dict[str, Permission | dict[str, Permission]] = of.content.get("permissions", {})
+    for tool, given in tools.items():
+        if isinstance(given, dict):
+            yield from (Rule(tool, resource, permission) for resource, permission in given.items())
+        else:
+            yield Rule(tool, "*", given)
 
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,18 @@ Permission = Literal["allow", "ask", "deny"]
 """Whether a tool may run: always, after a question, never. Where nobody can answer, ask denies."""
 
 
+class Rule(msgspec.Struct, frozen=True):
+    """What holds for calls of the tools that `tool` fits, on the resources that `resource` fits.
+
+    In both, `*` stands for any text and `?` for one character; a backslash takes a character as it
+    is. Of all rules that fit a call, the last one counts.
+    """
+
+    tool: str
+    resource: str
+    permission: Permission
+
+
 OnMove = Literal["epoch", "update"]
 """What a move does to the System Context: a new Context Epoch, or a System Message."""
 
@@ -95,8 +107,9 @@ class Config(msgspec.Struct, frozen=True):
     """The configuration in effect for one Location.
 
     `model` is `provider/model`, None where nobody chose. `timezone` is an IANA name, None for the
-    host's own. `permissions` are by tool name. `step_limit` bounds the Steps of one Prompt.
-    `origins` tells the file that each key came from, by dotted key; `ignored` what did not count.
+    host's own. `permissions` are in order: of those that fit, the last counts. `step_limit` bounds
+    the Steps of one Prompt. `origins` tells the file that each key came from, by dotted key;
+    `ignored` what did not count.
     """
 
     model: str | None = None
@@ -104,7 +117,7 @@ class Config(msgspec.Struct, frozen=True):
     step_limit: int = 100
     on_move: OnMove = "epoch"
     providers: Mapping[str, ProviderConfig] = {}
-    permissions: Mapping[str, Permission] = {}
+    permissions: tuple[Rule, ...] = ()
     instructions: InstructionOptions = InstructionOptions()
     tools: ToolOptions = ToolOptions()
     plugins: PluginOptions = PluginOptions()

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import msgspec
 
 from perdure.config.paths import home_dir
-from perdure.config.reading import Reader, Where
+from perdure.config.reading import Reader, Where, each
+from perdure.config.schema import Permission
 
 _PROVIDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _PLUGIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-_TOOL = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_TOOL = re.compile(r"[A-Za-z0-9_.*?-]{1,128}")
+_PERMISSIONS = get_args(Permission)
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIALS = frozenset(
@@ -61,6 +64,20 @@ def one_of(*allowed: str) -> Reader:
         raise where.error(f"must be one of {', '.join(allowed)}{given}")
 
     return read
+
+
+def rules(value: object, where: Where) -> str | dict[str, str]:
+    """Take one permission for all that a tool does, or a table of them by resource."""
+    permission = one_of(*_PERMISSIONS)
+    if isinstance(value, Mapping):
+        return each(_resource, permission)(cast("object", value), where)
+    if isinstance(value, str):
+        return cast("str", permission(value, where))
+    raise where.error(f"must be one of {', '.join(_PERMISSIONS)}, or a table of them by resource")
+
+
+def _resource(key: str) -> str | None:
+    return None if key.strip() and "\0" not in key else "a pattern that is not empty"
 
 
 def model_reference(value: object, where: Where) -> str:
@@ -200,9 +217,9 @@ def plugin_name(key: str) -> str | None:
     return "1 to 40 lower case letters, digits, '_' and '-', the first a letter or digit"
 
 
-def tool_name(key: str) -> str | None:
-    """The names that providers allow for tools."""
-    return None if _TOOL.fullmatch(key) else "letters, digits, '_', '-' and '.'"
+def tool_pattern(key: str) -> str | None:
+    """The names that providers allow for tools, with wildcards."""
+    return None if _TOOL.fullmatch(key) else "letters, digits, '_', '-', '.', '*' and '?'"
 
 
 def header_name(key: str) -> str | None:

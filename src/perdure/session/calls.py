@@ -12,18 +12,10 @@ import anyio
 from perdure.errors import PerdureError
 from perdure.history.content import ToolCall
 from perdure.history.events import InstructionsDiscovered, ToolProgress, ToolSettled, ToolStarted
+from perdure.session.gate import Gate
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.base import ToolContext
-from perdure.tools.permissions import (
-    Ask,
-    PermissionAnswer,
-    decide,
-    declined,
-    denied,
-    question,
-    unanswered,
-)
 from perdure.tools.registry import ToolSet
 from perdure.tools.settle import Settled, prepare, run
 
@@ -40,8 +32,7 @@ class Calls:
         self._workplace = workplace
         self._tools = tools
         self._step = step
-        # Two questions at once would get each other's answers.
-        self._asking = anyio.Lock()
+        self._gate = Gate(log.state.session, workplace)
 
     async def run(self, calls: list[ToolCall]) -> None:
         """Run all of these calls side by side; return when every result is durable."""
@@ -71,39 +62,11 @@ class Calls:
         prepared = prepare(call, self._tools)
         if isinstance(prepared, Settled):
             return prepared
-        if refused := await self._refusal(call):
+        context = self._context(call)
+        if refused := await self._gate.refusal(call, prepared, context):
             return refused
         await self._log.write(ToolStarted(self._step, call.id, call.name))
-        return await run(prepared, self._context(call))
-
-    async def _refusal(self, call: ToolCall) -> Settled | None:
-        ask = self._workplace.ask
-        permission = decide(call.name, self._workplace.config.permissions)
-        if permission == "allow" or self._workplace.allows_all:
-            return None
-        if permission == "deny":
-            return denied(call.name)
-        if ask is None:
-            return unanswered(call.name)
-        async with self._asking:
-            answer = await self._answer(ask, call)
-        if answer is None:
-            return unanswered(call.name)
-        return None if answer.allowed else declined(call.name, answer)
-
-    async def _answer(self, ask: Ask, call: ToolCall) -> PermissionAnswer | None:
-        """Return what was answered, or None where the asker, which is not ours, gave no answer."""
-        session = self._log.state.session
-        try:
-            answer = cast("object", await ask(question(session, call)))
-        except Exception:
-            _logger.exception("session %s: call %s could not be asked for", session, call.id)
-            return None
-        if isinstance(answer, PermissionAnswer):
-            return PermissionAnswer(answer.allowed is True, str(answer.reason or ""))
-        kind = type(answer).__name__
-        _logger.error("session %s: call %s: %s is no PermissionAnswer", session, call.id, kind)
-        return None
+        return await run(prepared, context)
 
     def _context(self, call: ToolCall) -> ToolContext:
         session, place = self._log.state.session, self._workplace

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import anyio.to_thread
 import msgspec
 
 from perdure.clock import Clock
+from perdure.config.answers import Answers
 from perdure.config.load import from_mapping, load
 from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir
-from perdure.config.schema import Config, ProviderConfig
+from perdure.config.schema import Config, ProviderConfig, Rule
 from perdure.context import Diagnostic, Source, SystemContext
 from perdure.history.events import RequestShape
 from perdure.history.state import SessionState
@@ -88,7 +89,9 @@ class Workplace:
         models: Models,
         tools: ToolSet,
         protocols: Mapping[str, WireProtocol],
+        answers: Answers,
     ) -> None:
+        self._answers = answers
         self.location = location
         self.config = config
         self.ask = around.ask
@@ -103,6 +106,14 @@ class Workplace:
     def outputs(self, session: str) -> Path:
         """Return the directory for the complete outputs of that session's tools."""
         return self._around.outputs / session
+
+    def remembered(self) -> tuple[Rule, ...]:
+        """Return what the user allowed for good in this project. Raises ConfigurationError."""
+        return self._answers.rules(self.location.project)
+
+    def remember(self, rules: Iterable[Rule]) -> None:
+        """Allow this in this project from now on. Raises ConfigurationError."""
+        self._answers.remember(self.location.project, rules)
 
     def target(self, model: str) -> Target:
         """Return where requests for `provider/model` go.
@@ -210,6 +221,8 @@ class Workplaces:
         self._around = around
         self.protocols = wire_protocols(around.transport)
         self.outputs = around.outputs
+        # What a program configures itself must not hang on what its user allowed elsewhere.
+        self._answers = Answers(around.env if around.config is None else None)
         self._tool_sets: dict[frozenset[str], ToolSet] = {}
 
     async def at(self, directory: str | Path) -> Workplace:
@@ -222,7 +235,9 @@ class Workplaces:
         config = msgspec.structs.replace(config, providers=providers)
         models = Models(config, self._around.env)
         tools = self._tools(models)
-        return Workplace(location, config, self._around, models, tools, self.protocols)
+        return Workplace(
+            location, config, self._around, models, tools, self.protocols, self._answers
+        )
 
     def _tools(self, models: Models) -> ToolSet:
         """Return the tools that are there without plugins, made once for the same hidden keys."""

@@ -48,6 +48,18 @@ class ToolOutput(msgspec.Struct, frozen=True):
     file: str = ""
 
 
+class Subject(msgspec.Struct, frozen=True):
+    """What a call is about, for permission rules: paths, commands, an address.
+
+    Paths are relative to the project root where they lie in it, else absolute. `parts` are judged
+    each for itself, and the strictest judgement counts. Where `exact` is False, the one part may
+    do more than its words say, and only a rule for everything can allow it.
+    """
+
+    parts: tuple[str, ...]
+    exact: bool = True
+
+
 class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     """One tool that a model may call.
 
@@ -55,7 +67,8 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     Struct's docstring and `msgspec.Meta(description=...)`. `run` gets the decoded arguments; it
     raises ToolError to tell the model what went wrong, and any other exception becomes an error
     result too. Cancelling it must end whatever it started. `idempotent` promises that running a
-    call twice does no more than running it once.
+    call twice does no more than running it once. `subject` says what a call is about, which is
+    what permission rules by resource are matched against; without it they see empty text.
     """
 
     name: str
@@ -63,6 +76,7 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     arguments: type[Arguments]
     run: Callable[[Arguments, ToolContext], Awaitable[ToolOutput | str]]
     idempotent: bool = False
+    subject: Callable[[Arguments, ToolContext], Subject] | None = None
 
     def definition(self) -> ToolDefinition:
         """Return the tool as the model is told of it."""

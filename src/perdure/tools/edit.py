@@ -12,6 +12,7 @@ from perdure.errors import ToolError
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.confine import Place, confine, explained
 from perdure.tools.files import PathLocks, open_file, replace_file, text_encoding
+from perdure.tools.subjects import path_subject
 
 _LARGEST = 16 * 1024 * 1024
 _BYTE_ORDER = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -44,6 +45,7 @@ def edit_tool(locks: PathLocks) -> Tool[EditArguments]:
         ),
         arguments=EditArguments,
         run=run,
+        subject=path_subject,
     )
 
 

@@ -12,6 +12,7 @@ from perdure.tools.confine import confine
 from perdure.tools.files import require_a_directory
 from perdure.tools.printable import printable
 from perdure.tools.searching import SECONDS, Search, remark, search, shown_prefix
+from perdure.tools.subjects import path_subject
 
 _LIMIT = 1000
 
@@ -41,6 +42,7 @@ def glob_tool(seconds: int = SECONDS) -> Tool[GlobArguments]:
         ),
         arguments=GlobArguments,
         run=run,
+        subject=path_subject,
         idempotent=True,
     )
 

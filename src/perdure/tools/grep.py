@@ -14,6 +14,7 @@ from perdure.tools.files import is_directory
 from perdure.tools.printable import printable
 from perdure.tools.ripgrep import search_with_ripgrep, suits
 from perdure.tools.searching import SECONDS, Finds, Search, remark, search, shown_prefix
+from perdure.tools.subjects import path_subject
 
 _LIMIT = 1000
 
@@ -52,6 +53,7 @@ def grep_tool(ripgrep: str | None, seconds: int = SECONDS) -> Tool[GrepArguments
         ),
         arguments=GrepArguments,
         run=run,
+        subject=path_subject,
         idempotent=True,
     )
 

@@ -12,6 +12,7 @@ from perdure.tools.confine import confine
 from perdure.tools.files import require_a_directory
 from perdure.tools.printable import printable
 from perdure.tools.searching import Search, remark, search
+from perdure.tools.subjects import path_subject
 
 _LIMIT = 1000
 
@@ -34,6 +35,7 @@ def list_tool() -> Tool[ListArguments]:
         ),
         arguments=ListArguments,
         run=_list,
+        subject=path_subject,
         idempotent=True,
     )
 

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal
 
 import msgspec
 
+from perdure.config.schema import Permission, Rule
 from perdure.history.content import ToolCall
+from perdure.tools.base import Subject
+from perdure.tools.commands import could_begin
 from perdure.tools.printable import printable, shortened, storable
 from perdure.tools.settle import Settled
 
-Permission = Literal["allow", "ask", "deny"]
-"""What the configuration says about a tool."""
+DEFAULTS = (
+    Rule("*", "*", "allow"),
+    Rule("shell", "*", "ask"),
+    Rule("write", "*", "ask"),
+    Rule("edit", "*", "ask"),
+)
+"""What comes before the rules of the configuration."""
 
-DEFAULTS: Mapping[str, Permission] = {"shell": "ask", "write": "ask", "edit": "ask"}
-"""What holds where the configuration says nothing; every other tool is allowed."""
+NOTHING = Subject(("",))
+"""What a call is about whose tool does not say so."""
+
+_STRICTEST_FIRST: Sequence[Permission] = ("deny", "ask", "allow")
 
 _LONGEST_SUMMARY = 500
 
@@ -36,19 +48,78 @@ class PermissionRequest(msgspec.Struct, frozen=True):
 
 class PermissionAnswer(msgspec.Struct, frozen=True):
     """The answer. A refusal with a reason goes to the model, which goes on; one without ends the
-    drain."""
+    drain.
+
+    `always` allows from now on, in this project, the same call once more (`call`) or whatever this
+    tool does (`tool`); a `deny` of the configuration stays.
+    """
 
     allowed: bool
     reason: str = ""
+    always: Literal["", "call", "tool"] = ""
 
 
 Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 """Puts a question to somebody and waits for the answer."""
 
 
-def decide(tool: str, rules: Mapping[str, Permission]) -> Permission:
-    """Return what holds for a tool: the rule of its name, else the default."""
-    return rules.get(tool) or DEFAULTS.get(tool, "allow")
+def decide(tool: str, rules: Sequence[Rule], subject: Subject = NOTHING) -> Permission:
+    """Return what holds for a call: for each of its parts the last rule that fits.
+
+    The strictest of these counts. Of a subject that is not exact, a rule for a certain resource
+    can forbid or ask, wherever its words occur, but allow only exactly the same once more.
+    """
+    fitting = [rule for rule in (*DEFAULTS, *rules) if fits(rule.tool, tool)]
+    found = {
+        next(rule.permission for rule in reversed(fitting) if _fits(rule, part, subject.exact))
+        for part in subject.parts or NOTHING.parts
+    }
+    return next(permission for permission in _STRICTEST_FIRST if permission in found)
+
+
+def is_about_resources(tool: str, rules: Sequence[Rule]) -> bool:
+    """Say whether any rule for the tool depends on what a call is about."""
+    return any(rule.resource != "*" and fits(rule.tool, tool) for rule in rules)
+
+
+def lasting(tool: str, answer: PermissionAnswer, subject: Subject) -> list[Rule]:
+    """Return the rules that an answer leaves for the project."""
+    if not answer.allowed or not answer.always:
+        return []
+    if answer.always == "tool":
+        return [Rule(exactly(tool), "*", "allow")]
+    return [Rule(exactly(tool), exactly(part), "allow") for part in subject.parts]
+
+
+def exactly(text: str) -> str:
+    """Return the pattern that fits this text and no other."""
+    return re.sub(r"([*?\\])", r"\\\1", text)
+
+
+def fits(pattern: str, text: str) -> bool:
+    """Say whether a pattern fits a whole text; see Rule for its wildcards."""
+    return pattern == "*" or _compiled(pattern).fullmatch(text) is not None
+
+
+def _fits(rule: Rule, part: str, exact: bool) -> bool:
+    if exact or rule.resource == "*":
+        return fits(rule.resource, part)
+    if rule.permission == "allow":
+        return rule.resource == exactly(part)
+    # It may stand behind whatever else is done, and have anything behind it.
+    return any(fits(f"{rule.resource}*", end) for end in could_begin(part))
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    pieces = re.findall(r"\\.|[*?]|[^*?\\]+|\\", pattern, re.DOTALL)
+    return re.compile("".join(map(_translated, pieces)), re.DOTALL)
+
+
+def _translated(piece: str) -> str:
+    if piece in {"*", "?"}:
+        return ".*" if piece == "*" else "."
+    return re.escape(piece[1:] if len(piece) == 2 and piece[0] == "\\" else piece)
 
 
 def question(session: str, call: ToolCall) -> PermissionRequest:

@@ -17,6 +17,7 @@ from perdure.tools.bounded import Limits
 from perdure.tools.confine import Place, confine, explained
 from perdure.tools.files import open_file, text_encoding
 from perdure.tools.printable import printable
+from perdure.tools.subjects import path_subject
 
 _LONGEST_LINE = 2000
 _PIECE = 64 * 1024
@@ -46,6 +47,7 @@ def read_tool(limits: Limits) -> Tool[ReadArguments]:
         ),
         arguments=ReadArguments,
         run=run,
+        subject=path_subject,
         idempotent=True,
     )
 

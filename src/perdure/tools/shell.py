@@ -15,6 +15,7 @@ from anyio import to_thread
 from perdure.errors import ToolError
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import Limits, Spool
+from perdure.tools.commands import command_subject
 from perdure.tools.supervised import Ended, run_supervised
 
 
@@ -55,6 +56,7 @@ def shell_tool(limits: Limits, hidden: frozenset[str]) -> Tool[ShellArguments]:
         ),
         arguments=ShellArguments,
         run=run,
+        subject=lambda arguments, _: command_subject(arguments.command),
     )
 
 

@@ -22,6 +22,7 @@ from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.confine import Place, confine, explained
 from perdure.tools.files import open_file, text_encoding
 from perdure.tools.printable import printable, shortened
+from perdure.tools.subjects import text_subject
 
 _LARGEST = 1024 * 1024
 _NAMES_TOLD = 20
@@ -57,6 +58,7 @@ def skill_tool(user: Sequence[Path] = ()) -> Tool[SkillArguments]:
         ),
         arguments=SkillArguments,
         run=run,
+        subject=text_subject("name"),
         idempotent=True,
     )
 

@@ -12,6 +12,7 @@ from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.confine import Place, confine
 from perdure.tools.files import PathLocks, replace_file
 from perdure.tools.printable import printable
+from perdure.tools.subjects import path_subject
 
 
 class WriteArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +42,7 @@ def write_tool(locks: PathLocks) -> Tool[WriteArguments]:
         ),
         arguments=WriteArguments,
         run=run,
+        subject=path_subject,
     )
 
 
