@@ -363,8 +363,18 @@ def _admitted(state: SessionState, event: ev.PromptAdmitted) -> None:
     )
 
 
+def _pending(state: SessionState, prompt: str) -> Pending:
+    found = state.pending.get(prompt)
+    if found is None:
+        raise StoreDamaged(
+            f"session {state.session}: event {state.last_seq} is about prompt {prompt}, which is "
+            "not pending"
+        )
+    return found
+
+
 def _redelivered(state: SessionState, event: ev.PromptDeliveryChanged) -> None:
-    prompt = state.pending[event.prompt]
+    prompt = _pending(state, event.prompt)
     state.pending[event.prompt] = msgspec.structs.replace(prompt, delivery=event.delivery)
 
 
@@ -373,7 +383,8 @@ def _withdrawn(state: SessionState, event: ev.PromptWithdrawn) -> None:
 
 
 def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
-    prompt = state.pending.pop(event.prompt)
+    prompt = _pending(state, event.prompt)
+    del state.pending[event.prompt]
     state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text))
     state.unread = True
     state.steps_of_prompt = 0
