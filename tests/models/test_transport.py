@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable
@@ -342,6 +343,23 @@ async def test_no_request_waits_for_the_connection_of_another(transport: Transpo
         for each in streams:
             await each.aclose()
     assert server.connections == len(streams)
+
+
+async def test_a_process_that_may_open_no_connection_is_told_so(transport: Transport) -> None:
+    import resource
+
+    async with serving([head(), CHAT_HELLO]) as server:
+        await collect(stream(transport, server.url))
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.open(os.devnull, os.O_RDONLY)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, most[1]))
+        try:
+            message = await failing(stream(transport, server.url), errors.ConnectionFailed)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, most)
+        assert "too many open files in this process; raise its limit" in message
+        await collect(stream(transport, server.url))
 
 
 async def test_closing_a_stream_closes_the_connection(transport: Transport) -> None:

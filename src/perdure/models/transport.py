@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import math
 import re
@@ -41,6 +42,7 @@ _ERROR_PATIENCE = 10.0
 _DRAIN_PATIENCE = 0.1
 _GIVEN_UP = (SilentStream, SlowStream)
 _KEPT_CONNECTIONS = 64
+_EXHAUSTED = "too many open files in this process"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
@@ -341,6 +343,8 @@ def _unsendable(post: Post, name: str) -> ProviderError:
 
 
 def _unreachable(post: Post, reason: str) -> ProviderError:
+    if reason == _EXHAUSTED:
+        return post.peer.unreachable(reason, "raise its limit (ulimit -n) or run fewer sessions")
     if is_loopback(post.url):
         return post.peer.unreachable(reason, "is the server running?")
     return post.peer.unreachable(reason, "check the network and the base_url of the provider")
@@ -357,6 +361,8 @@ def _reason(error: BaseException) -> str:
             return "the host is not known"
         if isinstance(seen, ssl.SSLCertVerificationError):
             return f"its certificate is not valid, {seen.verify_message}"
+        if isinstance(seen, OSError) and seen.errno in (errno.EMFILE, errno.ENFILE):
+            return _EXHAUSTED
         seen = seen.__cause__ or seen.__context__
     return reason
 

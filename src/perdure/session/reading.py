@@ -14,6 +14,9 @@ from perdure.store.contract import Store
 _LOOK_AGAIN = 0.1
 """Seconds between looks at what other processes wrote; what this one writes comes at once."""
 
+_PAGE = 1000
+"""How many records are read from the log at once: whoever reads slowly holds no more of them."""
+
 AnyRecord = ev.Record | ev.LiveRecord
 
 
@@ -38,11 +41,14 @@ class EventReader:
                 taken = reader.take()
                 # Whether it is idle is asked before reading: what comes between is then still read.
                 idle = until_idle and not handed and await self._coordinator.is_idle(self._session)
-                for record in taken if handed else await self._logged(after):
+                records = taken if handed else await self._logged(after)
+                for record in records:
                     if record.seq is not None and record.seq != after + 1:
                         continue
                     after = record.seq or after
                     yield record
+                if not handed and len(records) == _PAGE:
+                    continue
                 busy = self._coordinator.is_busy(self._session)
                 if handed and (_lags(taken, after) or (until_idle and not busy)):
                     handed = False
@@ -65,7 +71,7 @@ class EventReader:
     async def _logged(self, after: int) -> list[AnyRecord]:
         if await self._store.version(self._session) <= after:
             return []  # reading takes a thread, and there is often nothing to read
-        return list(await self._store.events(self._session, after=after))
+        return list(await self._store.events(self._session, after=after, limit=_PAGE))
 
     def _raise_failure(self) -> None:
         failure = self._coordinator.failure(self._session)
