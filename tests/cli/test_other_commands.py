@@ -172,6 +172,15 @@ def test_the_doctor_exits_with_1_where_something_is_broken(tmp_path: Path, here:
     assert "modle is not a known key; the nearest one is model" in wrong_key.out
 
 
+def test_the_doctor_shows_the_rules_for_resources_and_names_one_for_no_tool(tmp_path: Path) -> None:
+    rules = {"shell": {"git *": "allow"}, "shel": "deny", "sh*": "ask"}
+    with shell(tmp_path, config={"permissions": rules}) as s:
+        page = s.run("doctor").out
+    assert "shell(git *): allow" in page
+    assert "permissions.shel names no built-in tool" in page
+    assert "permissions.sh*" not in page
+
+
 def test_a_project_is_trusted_before_its_providers_count(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x"), say("y")]) as s:
         s.prefix_may_break = "two sessions"

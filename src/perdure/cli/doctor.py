@@ -113,6 +113,7 @@ def _providers(found: Examination) -> list[Block]:
             line(f"{tool}: {permission}", indent=2)
             for tool, permission in found.permissions.items()
         ),
+        *(line(shown(rule), indent=2) for rule in found.rules),
     ]
 
 

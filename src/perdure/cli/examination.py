@@ -12,6 +12,7 @@ import apsw
 import msgspec
 
 from perdure.clock import SystemClock
+from perdure.config.answers import Answers
 from perdure.config.load import load
 from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir, store_path
@@ -27,7 +28,7 @@ from perdure.session.handle import Session
 from perdure.skills import find_skills, user_skills
 from perdure.store.sqlite import open_sqlite
 from perdure.tools import builtin_tools
-from perdure.tools.permissions import decide
+from perdure.tools.permissions import decide, fits
 
 _SHOWN = 4
 _LONG_ENOUGH = 16
@@ -69,6 +70,7 @@ class Examination(msgspec.Struct, frozen=True):
     providers: tuple[Provider, ...]
     servers: tuple[Found, ...]
     permissions: dict[str, str]
+    rules: tuple[str, ...]
     instructions: tuple[str, ...]
     skills: tuple[str, ...]
     plugins: tuple[str, ...]
@@ -114,6 +116,7 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
         model_reason=reason,
         providers=tuple(_providers(models, env)),
         servers=tuple(servers),
+        rules=tuple(_rules(config, location, env)),
         permissions={tool: decide(tool, config.permissions) for tool in sorted(tools)},
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
@@ -263,6 +266,20 @@ def _unknown_tools(config: Config, tools: list[str]) -> list[str]:
     """Return the permissions for tools that are not built in; a misspelled one protects nothing."""
     return [
         f"permissions.{name} names no built-in tool; if no plugin or program brings one, correct it"
-        for name in config.permissions
-        if name not in tools
+        for name in dict.fromkeys(rule.tool for rule in config.permissions)
+        if not any(fits(name, tool) for tool in tools)
     ]
+
+
+def _rules(config: Config, location: Location, env: Mapping[str, str]) -> list[str]:
+    """Return the rules for certain resources, in order, then what was allowed for good."""
+    lines = [
+        f"{rule.tool}({rule.resource}): {rule.permission}"
+        for rule in config.permissions
+        if rule.resource != "*"
+    ]
+    try:
+        answered = Answers(env).rules(location.project)
+    except ConfigurationError as error:
+        return [*lines, str(error)]
+    return lines + [f"{rule.tool}({rule.resource}): allowed for good" for rule in answered]
