@@ -78,6 +78,12 @@ class Worker:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
+    def close(self) -> None:
+        """Say that no more lines will come."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.stdin = None
+
     def kill(self) -> None:
         """End it with SIGKILL and leave it unreaped."""
         self._process.kill()

@@ -54,6 +54,54 @@ async def test_the_session_of_a_killed_process_is_free_at_once(
         assert (await claimed(store, owner="two")).token == 2
 
 
+async def test_a_drain_that_ended_with_its_process_is_known_to_have_crashed(
+    store: SQLiteStore, path: Path
+) -> None:
+    async def is_crashed() -> bool:
+        row = await store.session("s1")
+        assert [row] == [each for each in await store.sessions() if each.id == "s1"]
+        return row.crashed
+
+    await store.create("s1", [CREATED])
+    assert not await is_crashed()
+    with worker("hold", path, "s1") as holder:
+        assert holder.read() == "1"
+        assert not await is_crashed()
+        holder.kill()
+        holder.wait()
+        assert await is_crashed()
+    lease = await claimed(store)
+    assert not await is_crashed()
+    await store.release(lease)
+    assert not await is_crashed()
+
+
+async def test_a_crash_is_remembered_when_the_database_is_opened_again(
+    path: Path, clock: SetClock
+) -> None:
+    async with await open_sqlite(path, clock=clock) as store:
+        for session in ("s1", "s2"):
+            await store.create(session, [CREATED])
+        with worker("hold", path, "s1") as holder:
+            assert holder.read() == "1"
+    async with await open_sqlite(path, clock=clock) as store:
+        await store.release(await claimed(store, "s2"))
+        assert (await store.session("s1")).crashed
+        assert not (await store.session("s2")).crashed
+
+
+async def test_a_process_that_gave_its_lease_up_did_not_crash(
+    store: SQLiteStore, path: Path
+) -> None:
+    await store.create("s1", [CREATED])
+    with worker("hold", path, "s1") as holder:
+        assert holder.read() == "1"
+        holder.close()
+        assert holder.wait() == 0
+    row = await store.session("s1")
+    assert (row.crashed, row.owner, row.token) == (False, "", 1)
+
+
 async def test_a_killed_process_that_nobody_reaped_is_gone_too(
     store: SQLiteStore, path: Path
 ) -> None:

@@ -173,7 +173,7 @@ async def test_what_is_wrong_is_said_session_by_session(store: SQLiteStore, path
     assert lines[1].startswith("session s2: its row has pending 5, its log 1; run `perdure doctor")
     assert lines[2].startswith("session s2: prompt p2 is not pending as in its log")
     assert lines[3].startswith("session s2: its Context Snapshot is not that of its log")
-    assert lines[4] == "1 rows of table snapshot belong to no session"
+    assert lines[4].startswith("1 rows of table snapshot belong to no session; run `perdure")
 
 
 async def test_a_rebuild_repairs_all_that_the_log_can_tell(store: SQLiteStore, path: Path) -> None:
@@ -181,11 +181,10 @@ async def test_a_rebuild_repairs_all_that_the_log_can_tell(store: SQLiteStore, p
     damage(path, "UPDATE event SET data = '{' WHERE place = :third")
     damage(path, "UPDATE session SET pending = 5, last_seq = 9 WHERE id = 's2'")
     damage(path, "INSERT INTO prompt VALUES ('p9', 2, 9, 'pending'), ('p8', 9, 9, 'pending')")
-    lines = await store.rebuild()
-    assert lines[0].startswith("event 3 of session s1 is damaged")
-    assert lines[1:] == [
+    assert await store.rebuild() == [
         "session s2: its row has pending 5, its log 1",
         "session s2: its row has last_seq 9, its log 4",
+        "session s2: what came after event 4 of it may be lost",
         "session s2: it has 2 prompts, its log 1",
         "1 rows of table prompt belonged to no session",
     ]

@@ -91,6 +91,15 @@ class Database:
         return tuple((each.st_dev, each.st_ino) for each in found)
 
 
+def text(raw: bytes | None) -> str:
+    """Return a text that was read as bytes; what is damaged in it shows as U+FFFD.
+
+    SQLite hands out a text that is no UTF-8 as an error of the whole query, and one damaged row
+    must not keep the others from being read.
+    """
+    return "" if raw is None else raw.decode(errors="replace")
+
+
 def _resolve(path: str | Path) -> Path:
     try:
         return Path(os.path.realpath(path))

@@ -15,11 +15,12 @@ import msgspec
 
 from perdure.errors import LeaseLost, SessionNotFound
 from perdure.store.contract import Lease
-from perdure.store.database import Connection
+from perdure.store.database import Connection, text
 from perdure.store.process import Process, is_gone, this_process
 
 _CLAIMED = """
-    SELECT s.number, s.token, s.owner, s.holder, h.host, h.pid, h.started, h.lease, h.beat
+    SELECT s.number, s.token, CAST(s.owner AS BLOB), s.holder,
+        CAST(h.host AS BLOB), h.pid, h.started, h.lease, h.beat
     FROM session AS s LEFT JOIN holder AS h ON h.number = s.holder
     WHERE s.id = ?
 """
@@ -30,6 +31,8 @@ _REGISTER = """
     ON CONFLICT DO NOTHING RETURNING number
 """
 _RENEW = "UPDATE holder SET beat = beat + 1 WHERE number = ? RETURNING beat"
+_HOLDERS = "SELECT number, CAST(host AS BLOB), pid, started FROM holder"
+_COUNT = "SELECT count(*) FROM holder"
 _FORGET = """
     DELETE FROM holder WHERE number = ? AND NOT EXISTS (SELECT 1 FROM session WHERE holder = ?)
 """
@@ -97,6 +100,18 @@ class Holder:
             )
         return claim.number
 
+    def clear_away(self, connection: Connection) -> int:
+        """Delete what processes left that are gone, as far as no session hangs on it; count it.
+
+        What a session hangs on stays: it tells that the session's last drain crashed.
+        """
+        before = connection.execute(_COUNT).get
+        rows = connection.execute(_HOLDERS).fetchall()
+        for number, host, pid, started in rows:
+            if is_gone(Process(text(host), pid, started), self.process):
+                connection.execute(_FORGET, (number, number))
+        return before - connection.execute(_COUNT).get
+
     def needed(self) -> bool:
         return bool(self._held)
 
@@ -134,20 +149,15 @@ class Holder:
         here = self.process
         row = (self._number, here.host, here.pid, here.started, self._length)
         if connection.execute(_REGISTER, row).get is not None:
-            self._clear_away(connection)
-
-    def _clear_away(self, connection: Connection) -> None:
-        rows = connection.execute("SELECT number, host, pid, started FROM holder").fetchall()
-        for number, host, pid, started in rows:
-            if is_gone(Process(host, pid, started), self.process):
-                connection.execute(_FORGET, (number, number))
+            self.clear_away(connection)
 
 
 def _read(connection: Connection, session: str) -> _Claim:
     row = connection.execute(_CLAIMED, (session,)).fetchone()
     if row is None:
         raise not_found(session)
-    return _Claim(*row)
+    number, token, owner, holder, host, *rest = row
+    return _Claim(number, token, text(owner), holder, None if host is None else text(host), *rest)
 
 
 def not_found(session: str) -> SessionNotFound:

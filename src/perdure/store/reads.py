@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -11,28 +11,32 @@ from perdure.context.snapshot import SourceSnapshot
 from perdure.errors import AmbiguousId, StoreDamaged
 from perdure.history.events import Record, decode
 from perdure.store.contract import PromptRow, SessionRow
-from perdure.store.database import Connection
+from perdure.store.database import Connection, text
 from perdure.store.lease import not_found
 from perdure.store.process import Process, is_gone
 from perdure.store.schema import MOST_EVENTS, SEQ_BITS
 
+# Texts are read as bytes: a damaged one must fail in its own row, where it can be named.
 _SESSIONS = """
-    SELECT s.id, s.title, s.directory, s.model, s.outcome, s.pending, s.created, s.updated,
-        s.last_seq, s.control_seq, s.token, s.owner, h.host, h.pid, h.started
+    SELECT CAST(s.id AS BLOB), CAST(s.title AS BLOB), CAST(s.directory AS BLOB),
+        CAST(s.model AS BLOB), CAST(s.outcome AS BLOB), CAST(s.owner AS BLOB), CAST(h.host AS BLOB),
+        h.pid, h.started, s.pending, s.created, s.updated, s.last_seq, s.control_seq, s.token
     FROM session AS s LEFT JOIN holder AS h ON h.number = s.holder
 """
 _SESSION = f"{_SESSIONS} WHERE s.id = ?"
 _LATEST = f"{_SESSIONS} ORDER BY s.updated DESC, s.number DESC"
 _PLACE = "SELECT number, last_seq FROM session WHERE id = ?"
-_LIKE = "SELECT id FROM session WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 6"
+_ALL = "SELECT number, CAST(id AS BLOB) FROM session ORDER BY number"
+_LIKE = """
+    SELECT CAST(id AS BLOB) FROM session WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 6
+"""
 _PROMPT = """
-    SELECT p.id, s.id, p.seq, p.state
+    SELECT CAST(s.id AS BLOB), p.seq, CAST(p.state AS BLOB)
     FROM prompt AS p JOIN session AS s ON s.number = p.session
     WHERE p.id = ?
 """
-# As bytes: a damaged text must fail in its own row, where its session and seq can be named.
 _EVENTS = """
-    SELECT e.place, k.name, e.time, CAST(e.data AS BLOB)
+    SELECT e.place, CAST(k.name AS BLOB), e.time, CAST(e.data AS BLOB)
     FROM event AS e LEFT JOIN kind AS k ON k.number = e.kind
     WHERE e.place BETWEEN ? AND ? ORDER BY e.place
 """
@@ -53,9 +57,9 @@ def sessions(connection: Connection, here: Process) -> list[SessionRow]:
     return [_session_row(row, here) for row in connection.execute(_LATEST)]
 
 
-def ids(connection: Connection) -> list[str]:
-    """Return the ids of all sessions, oldest first."""
-    return [id_ for (id_,) in connection.execute("SELECT id FROM session ORDER BY number")]
+def numbers(connection: Connection) -> list[tuple[int, str]]:
+    """Return the numbers and ids of all sessions, oldest first."""
+    return [(number, text(id_)) for number, id_ in connection.execute(_ALL)]
 
 
 def version(connection: Connection, id_: str) -> int:
@@ -85,7 +89,10 @@ def resolve(connection: Connection, prefix: str) -> str:
 def prompt(connection: Connection, id_: str) -> PromptRow | None:
     """Return what is known of a prompt id."""
     row: Any = _find(connection, _PROMPT, id_)
-    return None if row is None else PromptRow(*row)
+    if row is None:
+        return None
+    session, seq, state = row
+    return PromptRow(id_, text(session), seq, cast("Any", text(state)))
 
 
 def snapshot(connection: Connection, id_: str) -> dict[str, SourceSnapshot]:
@@ -124,19 +131,25 @@ def log(
         if place_ != base + seq:
             raise missing(id_, seq)
         try:
-            yield Record(seq, time, decode(kind, data))
+            yield Record(seq, time, decode(text(kind), data))
         except (StoreDamaged, ValueError, TypeError) as error:
-            raise StoreDamaged(
-                f"event {seq} of session {id_} is damaged ({error}); other sessions are not "
-                "affected. Run `perdure doctor` or restore a backup"
-            ) from error
+            raise _blocked(f"event {seq} of session {id_} is damaged ({error})", id_) from error
 
 
 def missing(id_: str, seq: int) -> StoreDamaged:
     """Return the error for an event that is not where it should be."""
+    return _blocked(f"event {seq} of session {id_} is missing", id_)
+
+
+def unreadable(id_: str, words: str) -> StoreDamaged:
+    """Return the error for a log whose events are whole and make no sense together."""
+    return _blocked(f"the log of session {id_} makes no sense ({words})", id_)
+
+
+def _blocked(what: str, id_: str) -> StoreDamaged:
     return StoreDamaged(
-        f"event {seq} of session {id_} is missing; other sessions are not affected. "
-        "Run `perdure doctor` or restore a backup"
+        f"{what}; other sessions are not affected. Restore a backup, or remove the session with "
+        f"`perdure sessions delete {id_}`"
     )
 
 
@@ -149,13 +162,18 @@ def _find(connection: Connection, query: str, id_: str) -> tuple[Any, ...] | Non
 
 def _beginning_with(connection: Connection, prefix: str) -> list[str]:
     try:
-        return [id_ for (id_,) in connection.execute(_LIKE, (prefix,))] if prefix else []
+        rows = connection.execute(_LIKE, (prefix,)) if prefix else ()
+        return [text(id_) for (id_,) in rows]
     except UnicodeEncodeError:  # as above
         return []
 
 
 def _session_row(row: Any, here: Process) -> SessionRow:
-    *columns, owner, host, pid, started = row
-    crashed = host is not None and is_gone(Process(host, pid, started), here)
-    columns += ["" if host is None or crashed else owner, crashed]
-    return SessionRow(*columns)
+    texts, (host, pid, started), numbers = row[:6], row[6:9], row[9:]
+    shown: list[Any] = [text(each) for each in texts]
+    owner = shown.pop()
+    # What is damaged shows as nothing here; `perdure doctor` names it.
+    shown += [number if isinstance(number, int) else 0 for number in numbers]
+    crashed = host is not None and is_gone(Process(text(host), pid, started), here)
+    shown += ["" if host is None or crashed else owner, crashed]
+    return SessionRow(*shown)

@@ -206,18 +206,21 @@ class SQLiteStore:
     async def rebuild(self, session: str | None = None) -> Sequence[str]:
         """Write projections anew from the log, of one session or of all.
 
-        Returns what was wrong, a line each; a session whose log is damaged stays as it is and has
-        its line too.
+        Returns what was wrong and is right now, a line each. A log is never changed. With a
+        session whose log is damaged, raises StoreDamaged; among all of them it stays as it is, and
+        `check` names it.
         """
-        ids = [session] if session is not None else await self._readers.read(reads.ids)
-        lines: list[str] = []
-        for id_ in ids:
-            try:
-                lines += await self._writer.run(lambda it, id_=id_: repair.rebuild(it, id_))
-            except StoreDamaged as error:
-                lines.append(str(error))
-        if session is None:
-            lines += await self._writer.run(repair.remove_strays)
+        if session is not None:
+            number, _ = self._readers.look_up(lambda it: reads.place(it, session))
+            return await self._writer.run(lambda it: repair.rebuild(it, number, session))
+        lines = await self._writer.run(repair.reindex)
+        for number, id_ in await self._readers.read(reads.numbers):
+            with suppress(StoreDamaged):
+                lines += await self._writer.run(partial(repair.rebuild, number=number, id_=id_))
+        lines += await self._writer.run(repair.remove_strays)
+        forgotten = await self._writer.run(self._holder.clear_away)
+        if forgotten:
+            lines.append(f"{forgotten} processes that have ended were still listed")
         return lines
 
     async def close(self) -> None:
