@@ -199,7 +199,7 @@ def test_a_prompt_killed_before_its_step_is_answered_by_the_next_process(tmp_pat
         assert len(promoted) == 2
 
 
-def test_recovering_twice_leaves_the_same_log_as_recovering_once(tmp_path: Path) -> None:
+def test_processes_that_are_killed_after_a_recovery_leave_its_settlement_as_it_is(tmp_path: Path) -> None:
     script = [
         calls(slow("once")),
         hold(NEVER, say("never")),
