@@ -89,6 +89,38 @@ EVENTS: dict[str, st.SearchStrategy[Any]] = {
     "anthropic": messages_events(),
 }
 HELLO = {"openai-chat": CHAT_HELLO, "anthropic": MESSAGES_HELLO}
+_RICH: dict[str, list[Any]] = {
+    "openai-chat": [
+        delta(reasoning_content="I look."),
+        delta(content="Let "),
+        delta(content="me see 🦉"),
+        delta(tool_calls=[call_delta(0, "c1", "read", '{"path"')]),
+        delta(tool_calls=[call_delta(1, "c2", "list", "{}")]),
+        delta(tool_calls=[call_delta(0, arguments=': "a"}')]),
+        delta("tool_calls"),
+        {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}},
+        "[DONE]",
+    ],
+    "anthropic": [
+        message_start(input_tokens=3),
+        block_start(0, "thinking", thinking="", signature=""),
+        block_delta(0, "thinking_delta", thinking="I look."),
+        block_delta(0, "signature_delta", signature="c2ln"),
+        {"type": "content_block_stop", "index": 0},
+        block_start(1, "text", text=""),
+        block_delta(1, "text_delta", text="Let me see 🦉"),
+        {"type": "content_block_stop", "index": 1},
+        block_start(2, "tool_use", id="c1", name="read", input={}),
+        block_delta(2, "input_json_delta", partial_json='{"path"'),
+        block_delta(2, "input_json_delta", partial_json=': "a"}'),
+        {"type": "content_block_stop", "index": 2},
+        {"type": "ping"},
+        message_delta("tool_use", output_tokens=2),
+        MESSAGE_STOP,
+    ],
+}
+RICH = {protocol: [frames(each) for each in events] for protocol, events in _RICH.items()}
+"""Streams with all that an answer can have, an event each."""
 
 
 def answer_to(protocol: str, chunks: list[bytes]) -> Answer | str:
@@ -137,6 +169,68 @@ def test_any_damage_to_a_good_stream_is_a_typed_error_or_harmless(
 
 
 @BOTH
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_any_bytes_give_an_answer_or_a_typed_error(protocol: str, data: st.DataObject) -> None:
+    line = st.binary(max_size=30)
+    lines = data.draw(st.lists(line | line.map(lambda each: b"data: " + each), max_size=8))
+    check(answer_to(protocol, [*lines, b"\n\n", *data.draw(st.lists(line, max_size=3))]))
+
+
+@BOTH
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_events_that_are_lost_or_doubled_or_out_of_order_are_a_typed_error_or_harmless(
+    protocol: str, data: st.DataObject
+) -> None:
+    events = RICH[protocol]
+    order = st.lists(st.integers(0, len(events) - 1), max_size=2 * len(events))
+    check(answer_to(protocol, [events[at] for at in data.draw(order)]))
+
+
+@BOTH
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_where_chunks_end_makes_no_difference_to_damage_either(
+    protocol: str, data: st.DataObject
+) -> None:
+    stream = bytearray(b"".join(RICH[protocol]))
+    at = data.draw(st.integers(0, len(stream) - 1))
+    stream[at : at + data.draw(st.integers(0, 20))] = data.draw(st.binary(max_size=5))
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    chunks = [bytes(stream[begin:end]) for begin, end in pairwise([0, *cuts, len(stream)])]
+    found = answer_to(protocol, chunks)
+    check(found)
+    assert found == answer_to(protocol, [bytes(stream)])
+
+
+@BOTH
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_any_document_in_place_of_a_stream_gives_an_answer_or_a_typed_error(
+    protocol: str, data: st.DataObject
+) -> None:
+    value = data.draw(anything)
+    block = dict.fromkeys(["type", "text", "id", "name", "input", "thinking"], value)
+    message = {"role": value, "content": data.draw(anything), "tool_calls": [value, block]}
+    body = data.draw(
+        st.sampled_from(
+            [
+                {"content": [block, {**block, "type": data.draw(kinds)}], "stop_reason": value},
+                {"choices": [{"message": message, "finish_reason": value}], "usage": value},
+                {"choices": value, "content": value, "usage": value},
+            ]
+        )
+    )
+    decoder = DECODERS[protocol](PEER)
+    try:
+        msgspec.json.encode(decoder.feed_whole(body))
+        check(decoder.finish())
+    except ProviderError as error:
+        check(str(error))
+
+
+@BOTH
 @settings(deadline=None)
 @given(data=st.data())
 def test_where_chunks_end_makes_no_difference(protocol: str, data: st.DataObject) -> None:
@@ -153,3 +247,10 @@ def test_a_good_stream_that_is_cut_anywhere_is_an_answer_or_cut(protocol: str) -
     for length in range(len(stream)):
         found = answer_to(protocol, [stream[:length]])
         assert not isinstance(found, str) or "cut before the answer was whole" in found
+
+
+@BOTH
+def test_a_whole_stream_with_everything_is_an_answer(protocol: str) -> None:
+    answer = answer_to(protocol, RICH[protocol])
+    assert isinstance(answer, Answer)
+    assert [type(part).__name__ for part in answer.parts][:3] == ["Reasoning", "Text", "ToolCall"]
