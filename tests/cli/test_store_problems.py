@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from perdure.store.database import Database
-from perdure.testing import Finished, home_of, isolated_environment, say
+from perdure.testing import Finished, isolated_environment, say
 from tests.cli.conftest import Here
 from tests.cli.support import KEY, Shell, one_line, shell
 
@@ -97,15 +98,73 @@ def test_a_prompt_whose_answer_a_full_disk_has_no_room_for_is_answered_later(
         assert b"the lost question" in s.provider.requests[2].body
 
 
-def test_repair_rebuilds_what_does_not_agree_with_the_log(tmp_path: Path) -> None:
+def change(s: Shell, statement: str) -> None:
+    """Change the database behind Perdure's back."""
+    with closing(sqlite3.connect(s.store)) as database:
+        database.execute(statement)
+        database.commit()
+
+
+def test_repair_rebuilds_what_does_not_agree_with_the_log(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("x")]) as s:
-        s.run("run", "hi")
-        path = home_of(s.directory) / "data" / "perdure.db"
-        with closing(sqlite3.connect(path)) as database:
-            database.execute("UPDATE snapshot SET entry = 'garbage{' WHERE key = 'perdure/date'")
-            database.commit()
-        assert s.run("doctor").code == 1
-        mended = s.run("doctor", "--repair")
+        here("run", "hi")
+        change(s, "UPDATE snapshot SET entry = 'garbage{' WHERE key = 'perdure/date'")
+        assert "its Context Snapshot is not that of its log" in here("doctor").out
+        mended = here("doctor", "--repair")
         assert mended.code == 0
-        assert "mended" in mended.err
-        assert s.run("doctor").code == 0
+        assert f"mended: session {s.the_session()}: its Context Snapshot" in mended.err
+        assert here("doctor").code == 0
+
+
+def test_repair_names_what_it_mended_in_json(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [say("x")]) as s:
+        here("run", "hi")
+        change(s, "UPDATE session SET title = 'wrong'")
+        found = json.loads(here("doctor", "--repair", "--json").out)
+        title = f"session {s.the_session()}: its row has title 'wrong', its log 'hi'"
+        assert (found["mended"], found["problems"]) == ([title], [])
+        assert json.loads(here("doctor", "--repair", "--json").out)["mended"] == []
+
+
+def test_a_damaged_event_blocks_its_session_and_the_doctor_names_both(
+    tmp_path: Path, here: Here
+) -> None:
+    with shell(tmp_path, [say("x"), say("y"), say("z")]) as s:
+        s.prefix_may_break = "two sessions"
+        here("run", "hi")
+        damaged = s.the_session()
+        change(s, "UPDATE event SET data = '{' WHERE place & 4294967295 = 3")
+        assert f"event 3 of session {damaged}" in one_line(here("run", "-s", damaged, "more"), 1)
+        assert here("run", "hello").out == "y\n"
+        for command in (("doctor",), ("doctor", "--repair")):
+            diagnosed = here(*command)
+            assert diagnosed.code == 1
+            assert "mended" not in diagnosed.err
+            words = " ".join(diagnosed.out.partition("Broken")[2].split())
+            assert words.startswith(f"event 3 of session {damaged} is damaged")
+            assert f"`perdure sessions delete {damaged}`" in words
+        assert here("run", "-c", "again").out == "z\n"
+        assert here("sessions", "delete", damaged, "--yes").code == 0
+        assert here("doctor").code == 0
+
+
+def test_a_log_that_lost_its_end_goes_on_after_a_repair_that_says_so(
+    tmp_path: Path, here: Here
+) -> None:
+    with shell(tmp_path, [say("x"), say("y")]) as s:
+        s.prefix_may_break = "an answer was lost"
+        here("run", "hi")
+        last = s.row().last_seq
+        change(s, f"DELETE FROM event WHERE place & 4294967295 = {last}")
+        assert f"event {last} of session" in one_line(here("run", "-c", "more"), 1)
+        assert s.row().pending == 0
+        assert f"what came after event {last - 1} of it may be lost" in here("doctor").out
+        mended = here("doctor", "--repair")
+        assert f"what came after event {last - 1} of it may be lost" in mended.err
+        assert here("run", "-c", "again").out == "y\n"
+
+
+def test_the_doctor_lists_the_permission_of_every_built_in_tool(here: Here) -> None:
+    permissions = json.loads(here("doctor", "--json").out)["permissions"]
+    assert permissions["skill"] == "allow"
+    assert permissions["shell"] == "ask"

@@ -117,6 +117,19 @@ async def test_a_damaged_log_is_named_and_never_cut(
     assert all("perdure sessions delete s1" in line for line in found)
 
 
+async def test_nothing_is_appended_behind_a_log_that_has_lost_its_end(
+    store: SQLiteStore, path: Path
+) -> None:
+    await fill(store)
+    damage(path, "DELETE FROM event WHERE place = :s1 + 4")
+    with pytest.raises(StoreDamaged, match="event 4 of session s1 is missing"):
+        await store.append("s1", [admitted("p3")])
+    assert await store.prompt("p3") is None
+    await store.rebuild()
+    assert [record.seq for record in await store.append("s1", [admitted("p3")])] == [4]
+    assert await store.check() == []
+
+
 async def test_a_session_whose_log_is_damaged_can_be_removed(
     store: SQLiteStore, path: Path
 ) -> None:

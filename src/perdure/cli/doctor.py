@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from perdure.cli.arguments import given_text
-from perdure.cli.examination import Examination, examine, repair
+from perdure.cli.examination import Examination, examine
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
 from perdure.cli.terminal import waiting_for
@@ -42,10 +42,9 @@ def doctor(directory: str, mend: bool, as_json: bool) -> int:
       perdure doctor --repair
     """
     out = Output(sys.stdout)
-    if mend:
-        for each in anyio.run(repair, dict(os.environ)):
-            Output(sys.stderr).write(f"mended: {each}\n")
-    examination = anyio.run(_examine, directory)
+    examination = anyio.run(_examine, directory, mend)
+    for each in examination.mended:
+        Output(sys.stderr).write(f"mended: {each}\n")
     if as_json:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(examination), indent=2) + b"\n")
     else:
@@ -53,9 +52,9 @@ def doctor(directory: str, mend: bool, as_json: bool) -> int:
     return 1 if examination.problems else 0
 
 
-async def _examine(directory: str) -> Examination:
+async def _examine(directory: str, mend: bool) -> Examination:
     async with waiting_for("examining the database"):
-        return await examine(directory, dict(os.environ))
+        return await examine(directory, dict(os.environ), mend=mend)
 
 
 def _page(found: Examination) -> list[Block]:

@@ -1,4 +1,4 @@
-"""What `perdure doctor` finds, gathered without showing it and without changing anything."""
+"""What `perdure doctor` finds, gathered without showing it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,24 @@ from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir, store_path
 from perdure.config.schema import Config, Ignored
 from perdure.config.trust import is_trusted
-from perdure.errors import ConfigurationError, PerdureError, UsageError
+from perdure.errors import (
+    ConfigurationError,
+    PerdureError,
+    SessionNotFound,
+    StoreDamaged,
+    UsageError,
+)
 from perdure.instructions import InstructionService
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
 from perdure.plugins import PluginView, Registry
 from perdure.runtime import Runtime
+from perdure.session.admission import replacement_due
 from perdure.session.handle import Session
 from perdure.skills import find_skills, user_skills
+from perdure.store.contract import Store
 from perdure.store.sqlite import open_sqlite
-from perdure.tools import builtin_tools
+from perdure.tools import builtin_tools, skill_tool
 from perdure.tools.permissions import decide, fits
 
 _SHOWN = 4
@@ -52,7 +60,10 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 class Examination(msgspec.Struct, frozen=True):
-    """All that was found. `problems` are the lines that make the exit code 1."""
+    """All that was found. `problems` are the lines that make the exit code 1.
+
+    `mended` are those that would have, and were put right before.
+    """
 
     perdure: str
     python: str
@@ -74,14 +85,17 @@ class Examination(msgspec.Struct, frozen=True):
     instructions: tuple[str, ...]
     skills: tuple[str, ...]
     plugins: tuple[str, ...]
+    mended: tuple[str, ...]
     diagnostics: tuple[str, ...]
     problems: tuple[str, ...]
 
 
-async def examine(directory: str, env: Mapping[str, str]) -> Examination:
+async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False) -> Examination:
     """Look at everything once; raise DirectoryNotFound for a directory that is none.
 
     What is wrong elsewhere is a problem in the result. The store is opened only where it exists.
+    With `mend`, what does not agree with its log is written anew before it is looked at; a log is
+    never changed.
     """
     location = find_project(directory)
     config, trusted, config_problems = _configuration(directory, env)
@@ -93,13 +107,8 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
     skills = find_skills(location, user_skills(env))
     plugins = await _plugins(config, location)
     store = store_path(env)
-    store_problems = () if _size(store) is None else await _store(store)
-    blocked = (
-        ()
-        if _size(store) is None or store_problems
-        else await _sessions(store, str(location.directory), env)
-    )
-    tools = [tool.name for tool in builtin_tools()]
+    stored = await _stored(store, str(location.directory), env, mend=mend)
+    tools = [tool.name for tool in (*builtin_tools(), skill_tool())]
     return Examination(
         perdure=version("perdure"),
         python=platform.python_version(),
@@ -121,15 +130,16 @@ async def examine(directory: str, env: Mapping[str, str]) -> Examination:
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
+        mended=stored.mended,
         diagnostics=(
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
             *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
             *_unknown_tools(config, tools),
-            *blocked,
+            *stored.diagnostics,
         ),
         problems=(
             *config_problems,
-            *store_problems,
+            *stored.problems,
             *map(str, plugins.diagnostics),
             *(() if model or config_problems else (reason,)),
         ),
@@ -193,36 +203,31 @@ def _size(path: Path) -> int | None:
     return path.stat().st_size if path.exists() else None
 
 
-async def _store(path: Path) -> tuple[str, ...]:
-    """Return what is wrong with a store that is there."""
-    try:
-        store = await open_sqlite(path, clock=SystemClock())
-    except PerdureError as error:
-        return (str(error),)
-    try:
-        return tuple(await store.check())
-    except PerdureError as error:
-        return (str(error),)
-    finally:
-        await store.close()
+class _Stored(msgspec.Struct, frozen=True):
+    """What was found in the store: lines of what was mended, of what is broken, of what waits."""
+
+    mended: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    diagnostics: tuple[str, ...] = ()
 
 
-async def repair(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Rebuild the projections of the store from its log; return what was wrong, a line each.
-
-    The log itself is never changed. Raises StoreError where the store cannot be opened.
-    """
-    path = store_path(env)
+async def _stored(path: Path, directory: str, env: Mapping[str, str], *, mend: bool) -> _Stored:
+    """Look at a store, after mending it where that is wanted; nothing where there is none."""
     if _size(path) is None:
-        return ()
-    store = await open_sqlite(path, clock=SystemClock())
+        return _Stored()
+    mended: Sequence[str] = ()
+    problems: Sequence[str] = ()
     try:
-        return tuple(await store.rebuild())
-    finally:
-        await store.close()
+        async with await open_sqlite(path, clock=SystemClock()) as store:
+            mended = await store.rebuild() if mend else ()
+            problems = await store.check()
+            diagnostics = await _sessions(store, directory, env)
+    except PerdureError as error:
+        return _Stored(tuple(mended), tuple(problems) or (str(error),))
+    return _Stored(tuple(mended), tuple(problems), diagnostics)
 
 
-async def _sessions(store: Path, directory: str, env: Mapping[str, str]) -> tuple[str, ...]:
+async def _sessions(store: Store, directory: str, env: Mapping[str, str]) -> tuple[str, ...]:
     """Return what the sessions updated last suffer from.
 
     That is an epoch which is due and cannot begin, and, for the latest session of this directory,
@@ -233,28 +238,34 @@ async def _sessions(store: Path, directory: str, env: Mapping[str, str]) -> tupl
         rows = (await runtime.sessions())[:_LATEST]
         here = [row.id for row in rows if row.directory == directory][:1]
         for row in rows:
-            found += await _blocked_by(await runtime.session(row.id))
-        for latest in here:
-            found += await _failing(await runtime.session(latest))
+            found += await _suffers(row.id, runtime, is_latest_here=row.id in here)
     return tuple(found)
+
+
+async def _suffers(id_: str, runtime: Runtime, *, is_latest_here: bool) -> list[str]:
+    try:
+        session = await runtime.session(id_)
+        failing = await _failing(session) if is_latest_here else []
+        return [*await _blocked_by(session), *failing]
+    except (StoreDamaged, SessionNotFound):
+        return []  # checking the database has named it
+    except PerdureError as error:
+        return [f"session {id_}: {error}"]
 
 
 async def _failing(session: Session) -> list[str]:
     """Return the sources that cannot be observed now, as the latest session here has them."""
-    try:
-        view = await session.context()
-    except PerdureError:
-        return []
+    view = await session.context()
     return [f"source {each.key}: {each.message}" for each in view.diagnostics]
 
 
 async def _blocked_by(session: Session) -> list[str]:
-    try:
-        if not (await session.state()).is_replacement_due:
-            return []
-        view = await session.context()
-    except PerdureError as error:
-        return [f"session {session.id}: {error}"]
+    state = await session.state()
+    epoch = state.epoch
+    # Which tools there are now is looked up only where something else makes an epoch due.
+    if epoch is None or not replacement_due(state, state.model, epoch.tools):
+        return []
+    view = await session.context()
     why = ", ".join(view.reasons)
     return [
         f"session {session.id}: a new epoch is due ({why}), but {key} cannot be observed"

@@ -143,11 +143,6 @@ class SessionState:
         for record in records:
             self.apply(record)
 
-    @property
-    def is_replacement_due(self) -> bool:
-        """Whether an event since its start, or another model, ends the epoch in force."""
-        return self.epoch is not None and (bool(self.due) or self.epoch.model != self.model)
-
     def items_for(self, model: str) -> list[Item]:
         """Return the items with System Messages in the forms that the model's answers have bound.
 

@@ -14,6 +14,7 @@ from perdure.history.projection import RowChanges, project
 from perdure.store.contract import Guard, Lease
 from perdure.store.database import Connection
 from perdure.store.lease import not_found
+from perdure.store.reads import missing
 from perdure.store.schema import MOST_EVENTS, SEQ_BITS
 
 _CREATE = """
@@ -40,6 +41,7 @@ _ADVANCE = """
     RETURNING number, last_seq - :count
 """
 _REFUSED = "SELECT token, holder, control_seq, last_seq FROM session WHERE id = ?"
+_THERE = "SELECT 1 FROM event WHERE place = ?"
 _EVENT = "INSERT INTO event VALUES (?, (SELECT number FROM kind WHERE name = ?), ?, ?)"
 _ADMIT = """
     INSERT INTO prompt VALUES (?, ?, ?, 'pending') ON CONFLICT DO NOTHING RETURNING 1
@@ -112,6 +114,9 @@ class Batch:
         if row is None:
             raise self._refusal(connection)
         number, last = row
+        # What is appended behind a log that has lost its end could never be read.
+        if last and connection.execute(_THERE, ((number << SEQ_BITS) + last,)).get is None:
+            raise missing(self.session, last)
         first = (number << SEQ_BITS) + last + 1
         connection.executemany(
             _EVENT,
