@@ -38,10 +38,12 @@ def written() -> int:
     return int(dict(line.split(": ") for line in lines)["wchar"])
 
 
-async def text_step(store: SQLiteStore, session: str, number: int) -> int:
-    """Run one step as the runtime does; return how many bytes were said."""
+async def text_step(
+    store: SQLiteStore, session: str, number: int, text: str = PROMPT, said: str = ANSWER
+) -> int:
+    """Run one step as the runtime does; return how many bytes its events have."""
     prompt = f"{session[:4]}{number * 2654435761 % 2**48:012x}"
-    admitted = [ev.PromptAdmitted(prompt=prompt, text=PROMPT)]
+    admitted = [ev.PromptAdmitted(prompt=prompt, text=text)]
     boundary = [
         ev.PromptPromoted(prompt=prompt),
         ev.StepStarted(
@@ -56,7 +58,7 @@ async def text_step(store: SQLiteStore, session: str, number: int) -> int:
     ]
     usage = Usage(input=1000 + number, output=120, cache_read=900 + number)
     answer = [
-        ev.AssistantMessage(step=number, parts=(Text(ANSWER),), stop="end", usage=usage),
+        ev.AssistantMessage(step=number, parts=(Text(said),), stop="end", usage=usage),
         ev.StepFinished(step=number, outcome="completed"),
     ]
     await store.append(session, admitted)
