@@ -40,7 +40,8 @@ def judged(command: str, *rules: str) -> str:
 
 def test_only_what_changes_something_is_asked_by_default() -> None:
     decided = {tool.name: decide(tool.name, ()) for tool in builtin_tools()}
-    assert {name for name, said in decided.items() if said == "ask"} == {"shell", "write", "edit"}
+    asked = {name for name, said in decided.items() if said == "ask"}
+    assert asked == {"shell", "write", "edit", "apply_patch"}
     assert {name for name, said in decided.items() if said == "allow"} == {
         "read",
         "list",

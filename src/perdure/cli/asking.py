@@ -91,6 +91,8 @@ def _details(request: PermissionRequest) -> list[str]:
             return _some(_lines(content, "+ "))
         case "edit", {"old": str(old), "new": str(new)}:
             return [*_some(_lines(old, "- ")), *_some(_lines(new, "+ "))]
+        case "apply_patch", {"patch": str(patch)}:
+            return _some(_lines(patch))
         case _:
             whole = msgspec.json.encode(request.arguments).decode()
             return _lines(whole) if len(request.summary) > _LONG else []

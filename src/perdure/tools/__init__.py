@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from perdure.tools.apply_patch import apply_patch_tool
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import DEFAULT_LIMITS, Limits
 from perdure.tools.edit import edit_tool
@@ -39,7 +40,7 @@ def builtin_tools(
     ripgrep: str | None = "rg",
     search_seconds: int = SECONDS,
 ) -> ToolSet:
-    """Return the seven built-in tools.
+    """Return the built-in tools.
 
     `hidden` names the environment variables, such as those with the keys of providers, that shell
     commands do not see. `limits` bound what `read` and `shell` return. `grep` uses the command
@@ -54,6 +55,7 @@ def builtin_tools(
             grep_tool(ripgrep, search_seconds),
             write_tool(locks),
             edit_tool(locks),
+            apply_patch_tool(locks),
             shell_tool(limits, frozenset(hidden)),
         )
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from typing import Annotated
 
 import msgspec
@@ -10,12 +9,10 @@ from anyio import to_thread
 
 from perdure.errors import ToolError
 from perdure.tools.base import Tool, ToolContext, ToolOutput
-from perdure.tools.confine import Place, confine, explained
-from perdure.tools.files import PathLocks, open_file, replace_file, text_encoding
+from perdure.tools.confine import Place, confine
+from perdure.tools.files import PathLocks, replace_file
 from perdure.tools.subjects import path_subject
-
-_LARGEST = 16 * 1024 * 1024
-_BYTE_ORDER = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+from perdure.tools.texts import load_text
 
 
 class EditArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,12 +51,13 @@ def _edit(arguments: EditArguments, place: Place) -> ToolOutput:
         raise ToolError("old is empty; give the text to replace, or use write for a whole file")
     if arguments.old == arguments.new:
         raise ToolError("old and new are the same; there is nothing to change")
-    mark, encoding, content = _load(place)
+    file = load_text(place)
+    content = file.content
     old, new = _with_line_ends_of(content, arguments.old, arguments.new)
     count = occurrences(content, old)
     _require_a_clear_match(count, arguments, place)
     changed = content.replace(old, new)
-    replace_file(place, mark + changed.encode(encoding, _bad_bytes(encoding)))
+    replace_file(place, file.with_content(changed))
     first = content.count("\n", 0, content.find(old)) + 1
     replaced = content.count(old)
     times = "1 occurrence" if replaced == 1 else f"{replaced} occurrences"
@@ -85,32 +83,6 @@ def _require_a_clear_match(count: int, arguments: EditArguments, place: Place) -
             f"old occurs {count} times in {place.shown}; give more of the text around it, "
             "or set all to replace every one"
         )
-
-
-def _load(place: Place) -> tuple[bytes, str, str]:
-    with explained(place.shown), open_file(place) as file:
-        encoding = text_encoding(file, place)
-        data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise ToolError(f"{place.shown} is too large to edit here (over 16 MiB); use the shell")
-    mark = b""
-    if encoding == "utf-8-sig":
-        mark, encoding = codecs.BOM_UTF8, "utf-8"
-    elif encoding == "utf-16":
-        mark, encoding = data[:2], _BYTE_ORDER[data[:2]]
-    return mark, encoding, _decoded(data[len(mark) :], encoding, place)
-
-
-def _decoded(data: bytes, encoding: str, place: Place) -> str:
-    try:
-        return data.decode(encoding, _bad_bytes(encoding))
-    except UnicodeDecodeError as error:
-        raise ToolError(f"{place.shown} is damaged: it is no whole UTF-16 text") from error
-
-
-def _bad_bytes(encoding: str) -> str:
-    # Bytes that are no UTF-8 survive an edit elsewhere in the file unchanged.
-    return "surrogateescape" if encoding == "utf-8" else "strict"
 
 
 def _with_line_ends_of(content: str, old: str, new: str) -> tuple[str, str]:

@@ -62,6 +62,25 @@ def open_file(place: Place) -> BinaryIO:
     return file
 
 
+def exists(place: Place) -> bool:
+    """Tell whether anything is there; raise ToolError where that cannot be seen."""
+    with explained(place.shown):
+        try:
+            with directory(place.root, place.parents) as held:
+                os.stat(place.name, dir_fd=held, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+    return True
+
+
+def remove_file(place: Place) -> None:
+    """Delete a regular file; it is gone durably on return. Raise ToolError where it cannot be."""
+    with explained(place.shown), directory(place.root, place.parents) as held:
+        _require_a_file(os.stat(place.name, dir_fd=held, follow_symlinks=False), place)
+        os.unlink(place.name, dir_fd=held)
+        _make_durable(held)
+
+
 def is_directory(place: Place) -> bool:
     """Tell whether a directory or a regular file is there; raise ToolError for anything else."""
     with explained(place.shown), directory(place.root, place.parents) as held:

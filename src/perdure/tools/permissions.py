@@ -21,6 +21,7 @@ DEFAULTS = (
     Rule("shell", "*", "ask"),
     Rule("write", "*", "ask"),
     Rule("edit", "*", "ask"),
+    Rule("apply_patch", "*", "ask"),
 )
 """What comes before the rules of the configuration."""
 
@@ -169,6 +170,9 @@ def _gist(tool: str, arguments: Mapping[str, Any]) -> str:
             return f"{path} ({len(content.encode('utf-8', 'replace'))} bytes)"
         case "edit", {"path": str(path), "old": str(old), "new": str(new)}:
             return f"{path} ({shortened(old, 100)!r} becomes {shortened(new, 100)!r})"
+        case "apply_patch", {"patch": str(patch)}:
+            heads = [line[4:] for line in patch.splitlines() if line.startswith("*** ")]
+            return "; ".join(line for line in heads if " File: " in line or "Move to" in line)
         case _:
             return msgspec.json.encode(arguments).decode() if arguments else "no arguments"
 
