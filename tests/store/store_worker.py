@@ -87,6 +87,19 @@ async def forget_to_close(path: Path, session: str) -> None:
     say("appended")
 
 
+async def restore(store: SQLiteStore, session: str, count: str, note: str) -> None:
+    """Restore a log of so many events, each with a note, once a line comes in."""
+    created = ev.SessionCreated(directory="/", project="/", model="a/one", marker="word")
+    events = [created, *[ev.Note(note * 500)] * (int(count) - 1)]
+    say("ready")
+    sys.stdin.readline()
+    try:
+        await store.restore(session, [ev.Record(n, n, each) for n, each in enumerate(events, 1)])
+        say("restored")
+    except PerdureError as error:
+        say(type(error).__name__)
+
+
 async def main(command: str, path: str, arguments: list[str]) -> None:
     if command == "create":
         await create_at_once(Path(path))
@@ -94,7 +107,13 @@ async def main(command: str, path: str, arguments: list[str]) -> None:
     if command == "forget":
         await forget_to_close(Path(path), arguments[0])
         return
-    run = {"admit": admit_for_ever, "notes": append_notes, "hold": hold, "fill": fill}[command]
+    run = {
+        "admit": admit_for_ever,
+        "notes": append_notes,
+        "hold": hold,
+        "fill": fill,
+        "restore": restore,
+    }[command]
     lease = 0.3 if command == "hold" and "short" in arguments else 1000.0
     async with await open_sqlite(path, clock=SystemClock(), lease_seconds=lease) as store:
         await run(store, *[each for each in arguments if each != "short"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,9 @@ from tests.store.store_support import CREATED, SetClock, worker
 pytestmark = pytest.mark.anyio
 
 
-async def create(path: Path) -> None:
+async def create(path: Path, session: str = "s1") -> None:
     async with await open_sqlite(path, clock=SetClock()) as store:
-        await store.create("s1", [CREATED])
+        await store.create(session, [CREATED])
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -59,4 +60,52 @@ async def test_processes_that_write_one_session_leave_no_gap(path: Path) -> None
             theirs = [int(line) for line in one.rest() + two.rest()]
         assert sorted([seq or 0 for seq in mine] + theirs) == list(range(2, 182))
         assert await store.version("s1") == 181
+        assert await store.check() == []
+
+
+def kill_in_restore(path: Path, session: str) -> bool:
+    """Kill a process that restores a session; tell whether that was before it had done so."""
+    log = path.with_name(path.name + "-wal")
+    with worker("restore", path, session, 30_000, "x") as restoring:
+        assert restoring.read() == "ready"
+        before, end = log.stat().st_size, time.monotonic() + 20
+        restoring.say()
+        # What is not committed yet goes into the log beside the database once it is too much for
+        # the memory that is given to it.
+        while log.stat().st_size < before + 1024 * 1024:
+            assert time.monotonic() < end
+        restoring.kill()
+        restoring.wait()
+        return restoring.rest() == []
+
+
+async def test_a_process_killed_in_the_middle_of_a_restore_leaves_nothing_of_it(path: Path) -> None:
+    # On a busy machine the kill may come too late; five times in a row it does not.
+    for attempt in range(5):
+        await create(path, f"other {attempt}")
+        if kill_in_restore(path, f"s{attempt}"):
+            break
+    else:
+        pytest.fail("it was never killed in the middle")
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        ids = {row.id for row in await store.sessions()}
+        assert f"s{attempt}" not in ids
+        assert f"other {attempt}" in ids
+        assert await store.check() == []
+        await store.restore(f"s{attempt}", [ev.Record(1, 5, CREATED)])
+
+
+async def test_of_two_processes_that_restore_one_id_one_does(path: Path) -> None:
+    await create(path)
+    with (
+        worker("restore", path, "big", 50, "a") as one,
+        worker("restore", path, "big", 50, "b") as two,
+    ):
+        assert [each.read() for each in (one, two)] == ["ready"] * 2
+        for each in (one, two):
+            each.say()
+        assert sorted(each.read() for each in (one, two)) == ["ConcurrencyError", "restored"]
+    async with await open_sqlite(path, clock=SetClock()) as store:
+        notes = {r.data.text for r in await store.events("big") if isinstance(r.data, ev.Note)}
+        assert len(notes) == 1
         assert await store.check() == []
