@@ -28,6 +28,7 @@ class Bench:
         self.limits = DEFAULT_LIMITS
         self.directory = self.project
         self.allowed: tuple[Path, ...] = ()
+        self.hosts: tuple[str, ...] = ()
         self._numbers = itertools.count(1)
 
     def use(self, tools: Iterable[Tool[Any]], limits: Limits = DEFAULT_LIMITS) -> None:
@@ -42,6 +43,7 @@ class Bench:
             outputs=self.outputs,
             progress=self.progress.append,
             allowed=self.allowed,
+            hosts=self.hosts,
         )
 
     async def call(self, name: str, /, **arguments: Any) -> Settled:

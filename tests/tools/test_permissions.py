@@ -47,6 +47,7 @@ def test_only_what_changes_something_is_asked_by_default() -> None:
         "list",
         "glob",
         "grep",
+        "fetch",
     }
 
 

@@ -31,6 +31,7 @@ def test_the_built_in_tools_have_the_names_and_parameters_that_are_documented() 
     assert described == {
         "edit": ("path", "old", "new", "all"),
         "apply_patch": ("patch",),
+        "fetch": ("url", "timeout"),
         "glob": ("pattern", "path"),
         "grep": ("pattern", "path", "include"),
         "list": ("path",),
@@ -48,6 +49,7 @@ def test_what_a_built_in_tool_needs_is_marked_as_required() -> None:
     assert required == {
         "edit": ["path", "old", "new"],
         "apply_patch": ["patch"],
+        "fetch": ["url"],
         "glob": ["pattern"],
         "grep": ["pattern"],
         "list": [],

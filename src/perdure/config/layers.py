@@ -57,7 +57,7 @@ _FIELDS: Mapping[str, Reader] = {
     "providers": each(values.provider_name, _PROVIDER),
     "permissions": each(values.tool_pattern, values.rules),
     "instructions": table({"project": values.flag, "claude_md": values.flag}),
-    "tools": table({"allowed_paths": values.directories}),
+    "tools": table({"allowed_paths": values.directories, "allowed_hosts": values.hosts}),
     "plugins": table({"paths": values.files, "disabled": values.plugin_names}),
 }
 _NEEDED = {

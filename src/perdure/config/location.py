@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from perdure.errors import DirectoryNotFound
+from perdure.errors import DirectoryNotFound, UsageError
 
 _MARKS = (".git", ".hg", ".jj")
 
@@ -68,9 +68,14 @@ def _exists(path: Path) -> bool:
 
 
 def _resolve(directory: str | Path) -> Path:
-    name = shown(directory)
     try:
-        resolved = Path(os.path.realpath(directory, strict=True))
+        given = str(os.fspath(directory))
+    except TypeError:
+        kind = type(directory).__name__
+        raise UsageError(f"a directory must be a str or a Path, not {kind}") from None
+    name = shown(given)
+    try:
+        resolved = Path(os.path.realpath(given, strict=True))
         if not resolved.is_dir():
             raise DirectoryNotFound(f"{name} is not a directory")
         str(resolved).encode()

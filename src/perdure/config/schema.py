@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.history.content import Form
 
-ProtocolName = Literal["openai-chat", "anthropic"]
+ProtocolName = Literal["openai-chat", "openai-responses", "anthropic"]
 """The wire protocols that a provider may speak."""
 
 Permission = Literal["allow", "ask", "deny"]
@@ -80,9 +80,14 @@ class InstructionOptions(msgspec.Struct, frozen=True):
 
 
 class ToolOptions(msgspec.Struct, frozen=True):
-    """What tools may touch. `allowed_paths` are directories opened beside the project, absolute."""
+    """What tools may touch.
+
+    `allowed_paths` are directories opened beside the project, absolute. `allowed_hosts` are hosts,
+    with a port or without, that are fetched from although they are in a private network.
+    """
 
     allowed_paths: tuple[Path, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
 
 
 class PluginOptions(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ _PLUGIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?-]{1,128}")
 _PERMISSIONS = get_args(Permission)
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HOST = re.compile(r"[A-Za-z0-9.:-]+")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIALS = frozenset(
     {"authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"}
@@ -155,6 +156,16 @@ def directories(value: object, where: Where) -> tuple[Path, ...]:
     if not isinstance(value, (list, tuple)):
         raise where.error("must be a list of paths")
     return tuple(_directory(item, where) for item in cast("list[object]", value))
+
+
+def hosts(value: object, where: Where) -> tuple[str, ...]:
+    """Take a list of hosts, each a name or an address, perhaps with a port behind a colon."""
+    if not isinstance(value, (list, tuple)):
+        raise where.error("must be a list of hosts")
+    listed = cast("list[object]", value)
+    if not all(isinstance(host, str) and _HOST.fullmatch(host) for host in listed):
+        raise where.error('must list hosts, such as "wiki.internal" or "localhost:8000"')
+    return tuple(str(host).lower() for host in listed)
 
 
 def files(value: object, where: Where) -> tuple[Path, ...]:

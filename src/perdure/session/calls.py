@@ -79,6 +79,7 @@ class Calls:
             progress=partial(self._show, call.id),
             idempotency_key=f"{session}:{self._step}:{call.id}",
             allowed=place.config.tools.allowed_paths,
+            hosts=place.config.tools.allowed_hosts,
         )
 
     def _show(self, call: str, text: str) -> None:

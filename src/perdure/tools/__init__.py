@@ -8,6 +8,7 @@ from perdure.tools.apply_patch import apply_patch_tool
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import DEFAULT_LIMITS, Limits
 from perdure.tools.edit import edit_tool
+from perdure.tools.fetch import fetch_tool
 from perdure.tools.files import PathLocks
 from perdure.tools.glob import glob_tool
 from perdure.tools.grep import grep_tool
@@ -56,6 +57,7 @@ def builtin_tools(
             write_tool(locks),
             edit_tool(locks),
             apply_patch_tool(locks),
+            fetch_tool(),
             shell_tool(limits, frozenset(hidden)),
         )
     )

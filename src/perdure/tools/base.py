@@ -20,7 +20,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     resolved. `outputs` is the directory for complete outputs of this session; it may not exist
     yet. `progress` shows text live and returns at once. `idempotency_key` is the same for every
     execution of the same call, to pass to the outside world. `allowed` lists further directories
-    that the configuration opens.
+    that the configuration opens, `hosts` the private hosts.
     """
 
     session: str
@@ -31,6 +31,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     progress: Callable[[str], None]
     idempotency_key: str = ""
     allowed: tuple[Path, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 class ToolOutput(msgspec.Struct, frozen=True):
