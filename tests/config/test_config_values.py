@@ -16,6 +16,8 @@ from perdure.errors import ConfigurationError
 
 ENV = {"HOME": "/home/ada"}
 
+PROTOCOLS = "openai-chat, openai-responses, anthropic"
+
 
 def given_config(mapping: Any) -> Config:
     return from_mapping(mapping, "c.toml", ENV)
@@ -166,7 +168,7 @@ def test_headers_do_not_show_in_the_repr_of_a_provider() -> None:
         ({"providers": {"a b": {}}}, 'providers."a b" is not a usable name'),
         ({"providers": {"a/b": {}}}, 'providers."a/b" is not a usable name'),
         ({"providers": {"a\n": {}}}, r'providers."a\n" is not a usable name'),
-        ({"providers": {"x": {}}}, "providers.x needs protocol: one of openai-chat, anthropic"),
+        ({"providers": {"x": {}}}, f"providers.x needs protocol: one of {PROTOCOLS}"),
         ({"providers": {"x": {"protocol": "anthropic"}}}, "providers.x needs base_url"),
         ({"permissions": {"shell": "maybe"}}, "must be one of allow, ask, deny, not 'maybe'"),
         ({"permissions": {"shell": True}}, "permissions.shell must be one of allow, ask, deny"),
@@ -190,7 +192,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(mapping: Any, words: str) -
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"protocol": "gemini"}, "must be one of openai-chat, anthropic, not 'gemini'"),
+        ({"protocol": "morse"}, f"must be one of {PROTOCOLS}, not 'morse'"),
         ({"base_url": "ftp://h"}, "must be an http or https address"),
         ({"base_url": "http://"}, "must be an http or https address"),
         ({"base_url": "http://h:port"}, "must be an http or https address"),

@@ -18,7 +18,8 @@ class Capability(msgspec.Struct, frozen=True):
     """What models of one pattern can do on their vendor's own API.
 
     `context_window` and `max_output` are tokens. `native` tells whether a System Message may go
-    out in the provider's own role; `developer` whether that role is called so.
+    out in the provider's own role; `developer` whether that role is called so. `reasons` tells
+    whether the model has reasoning to seal.
     """
 
     names: re.Pattern[str]
@@ -26,6 +27,7 @@ class Capability(msgspec.Struct, frozen=True):
     max_output: int
     native: bool = False
     developer: bool = False
+    reasons: bool = True
 
 
 def _names(pattern: str, suffix: str) -> re.Pattern[str]:
@@ -53,7 +55,14 @@ ANTHROPIC = (
 """Claude models. The first row that fits counts."""
 
 OPENAI = (
-    Capability(_openai(r"gpt-5(\.\d)?-chat"), 128_000, 16_384, native=True, developer=True),
+    Capability(
+        _openai(r"gpt-5(\.\d)?-chat"),
+        128_000,
+        16_384,
+        native=True,
+        developer=True,
+        reasons=False,
+    ),
     Capability(
         _openai(r"gpt-6(\.\d)?-[a-z]+|gpt-5\.[56](-[a-z]+)?|gpt-5\.4"),
         1_050_000,
@@ -65,10 +74,10 @@ OPENAI = (
         _openai(r"gpt-5(\.\d)?(-mini|-nano)?"), 400_000, 128_000, native=True, developer=True
     ),
     Capability(_openai(r"o1|o3(-mini)?|o4-mini"), 200_000, 100_000, native=True, developer=True),
-    Capability(_openai(r"gpt-4\.1(-mini|-nano)?"), 1_047_576, 32_768, native=True),
-    Capability(_openai(r"gpt-4o(-mini)?"), 128_000, 16_384, native=True),
+    Capability(_openai(r"gpt-4\.1(-mini|-nano)?"), 1_047_576, 32_768, native=True, reasons=False),
+    Capability(_openai(r"gpt-4o(-mini)?"), 128_000, 16_384, native=True, reasons=False),
 )
-"""OpenAI models that Chat Completions serves. The first row that fits counts."""
+"""OpenAI models. The first row that fits counts."""
 
 UNKNOWN_CLAUDE = Capability(re.compile(r"claude-.*"), 200_000, 32_000)
 UNKNOWN_OPENAI = Capability(re.compile(r".*"), 128_000, 16_384)

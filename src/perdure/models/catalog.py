@@ -13,8 +13,9 @@ from perdure.history.content import Form
 from perdure.models import capabilities
 from perdure.models.capabilities import Capability
 from perdure.models.encoding import as_object
-from perdure.models.head import OWN, WIRE
+from perdure.models.head import OWN, WIRE, Conventions
 from perdure.models.openai_chat import ChatWire
+from perdure.models.openai_responses import STATELESS, ResponsesWire
 from perdure.models.types import ModelProfile
 
 
@@ -37,7 +38,9 @@ def profile(
     given = overrides or Overrides()
     row, known, own = _look_up(model, base_url, protocol)
     window = given.context_window or row.context_window
-    form: Form = "native" if own and row.native else "wrapped"
+    # The Responses protocol itself has the role, whoever speaks it.
+    by_protocol = protocol == "openai-responses"
+    form: Form = "native" if by_protocol or (own and row.native) else "wrapped"
     return ModelProfile(
         provider=provider,
         model=model,
@@ -78,20 +81,32 @@ def _parameters(
     configured: Mapping[str, Any],
 ) -> dict[str, Any]:
     where = f"providers.{provider}.models.{model}.parameters"
-    for name in sorted(configured.keys() & OWN):
+    for name in sorted(configured.keys() & (OWN | _OWN.get(protocol, frozenset()))):
         raise ConfigurationError(f"{where}.{name} is set by Perdure itself; remove it")
-    if protocol != "openai-chat":
+    conventions = _CONVENTIONS.get(protocol)
+    if conventions is None:
         return dict(configured)
-    wire = {**_own_wire(own), **as_object(configured.get(WIRE))}
+    wire = {**_own_wire(protocol, own), **as_object(configured.get(WIRE))}
     parameters = {**configured, WIRE: wire} if wire else dict(configured)
-    ChatWire.of(parameters, where)
+    conventions.of(parameters, where)
     return parameters
 
 
-def _own_wire(row: Capability | None) -> dict[str, Any]:
+_CONVENTIONS: Mapping[str, type[Conventions]] = {
+    "openai-chat": ChatWire,
+    "openai-responses": ResponsesWire,
+}
+
+_OWN: Mapping[str, frozenset[str]] = {"openai-responses": STATELESS}
+"""What further members the lowering of a protocol writes itself."""
+
+
+def _own_wire(protocol: str, row: Capability | None) -> dict[str, Any]:
     """Return how OpenAI's own endpoint differs; other servers may refuse what they do not know."""
     if row is None:
         return {}
+    if protocol == "openai-responses":
+        return {} if row.reasons else {"encrypted_reasoning": False}
     return {
         "output_limit": "max_completion_tokens",
         "system_role": "developer" if row.developer else "system",

@@ -161,6 +161,9 @@ _STATUS: dict[str, int] = {
     "rate_limit_exceeded": 429,
     "invalid_request_error": 400,
     "bad_request": 400,
+    "invalid_prompt": 400,
+    "invalid_encrypted_content": 400,
+    "data_residency_mismatch": 400,
     "api_error": 500,
     "server_error": 500,
     "timeout_error": 504,
@@ -182,6 +185,8 @@ _QUOTA = _any(
 _CONTENT = _any(
     r"content[_ ](policy|filter)",
     r"content management policy",
+    r"(bio|cyber)_policy",
+    r"policy_violation",
     r"responsibleai",
     r"usage polic",
     r"flagged",

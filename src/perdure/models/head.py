@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
+from perdure.errors import ConfigurationError
 from perdure.history.events import RequestShape
 from perdure.models.encoding import canonical, encode
 
-OWN = frozenset({"messages", "model", "stream", "system", "tools"})
+OWN = frozenset({"input", "messages", "model", "stream", "system", "tools"})
 """Members that the lowering writes itself; a configured parameter never replaces them."""
 
 WIRE = "wire"
@@ -20,10 +21,12 @@ _NOT_KEYED = frozenset(
     {
         "frequency_penalty",
         "max_completion_tokens",
+        "max_output_tokens",
         "max_tokens",
         "metadata",
         "min_p",
         "presence_penalty",
+        "safety_identifier",
         "seed",
         "service_tier",
         "stop",
@@ -36,6 +39,18 @@ _NOT_KEYED = frozenset(
     }
 )
 """Members by which no provider keys its prompt cache; all others may matter."""
+
+
+class Conventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What servers of one protocol do in different ways, given as the parameter `wire`."""
+
+    @classmethod
+    def of(cls, configured: Mapping[str, Any], where: str = "parameters") -> Self:
+        """Return the conventions among parameters; raise ConfigurationError that names `where`."""
+        try:
+            return msgspec.convert(configured.get(WIRE, {}), cls)
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(f"{where}.{WIRE} is not valid: {error}") from error
 
 
 def parameters(configured: Mapping[str, Any]) -> dict[str, msgspec.Raw]:
@@ -53,6 +68,6 @@ def keyed(shape: RequestShape, tools: list[dict[str, Any]], baseline: str) -> by
     )
 
 
-def opening(members: Mapping[str, Any]) -> bytes:
-    """Return a body up to and with the bracket in which its messages go."""
-    return encode(members)[:-1] + b',"messages":['
+def opening(members: Mapping[str, Any], last: str = "messages") -> bytes:
+    """Return a body up to and with the bracket in which its messages go, as the `last` member."""
+    return encode(members)[:-1] + b',"%s":[' % last.encode()

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 import msgspec
 
-from perdure.errors import ConfigurationError
 from perdure.history.content import Reasoning, Text, ToolCall
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.calls import IdRule, tool_name
 from perdure.models.encoding import as_object, canonical, encode, is_object
-from perdure.models.head import WIRE, keyed, opening, parameters
+from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
 from perdure.models.openai_stream import REASONING_MEMBERS, ChatDecoder
 from perdure.models.page import Block
@@ -22,7 +21,7 @@ from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
 
-class ChatWire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ChatWire(Conventions, frozen=True, forbid_unknown_fields=True):
     """How a server's Chat Completions differ, given as the parameter `wire`.
 
     `output_limit` is the member for the output limit, `system_role` the role of native System
@@ -32,14 +31,6 @@ class ChatWire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     system_role: Literal["system", "developer"] = "system"
     cache_key: bool = False
-
-    @classmethod
-    def of(cls, configured: Mapping[str, Any], where: str = "parameters") -> ChatWire:
-        """Return the conventions among parameters; raise ConfigurationError that names `where`."""
-        try:
-            return msgspec.convert(configured.get(WIRE, {}), cls)
-        except msgspec.ValidationError as error:
-            raise ConfigurationError(f"{where}.{WIRE} is not valid: {error}") from error
 
 
 class ChatDialect:
@@ -133,9 +124,13 @@ class OpenAIChat:
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""
         url = endpoint.base_url.rstrip("/") + "/chat/completions"
-        headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        post = Post(endpoint=endpoint, model=model, url=url, headers=headers, body=body)
+        post = Post(endpoint=endpoint, model=model, url=url, headers=bearer(endpoint), body=body)
         return self._transport.stream(post, ChatDecoder(post.peer))
+
+
+def bearer(endpoint: Endpoint) -> dict[str, str]:
+    """Return the header that carries the key, as all of OpenAI's protocols want it."""
+    return {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
 
 
 def _tools(frame: Frame) -> list[dict[str, Any]]:

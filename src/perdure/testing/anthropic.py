@@ -13,7 +13,7 @@ from perdure.testing.cache import Account, PromptCache, estimate
 from perdure.testing.prefix import marked_blocks
 from perdure.testing.script import Called, Failure, Part, Reply, Thought
 from perdure.testing.signature import Conversation, conversation
-from perdure.testing.stream import Frame, Trouble, pieces, with_faults, words
+from perdure.testing.stream import Frame, Trouble, halves, pieces, with_faults, words
 from perdure.testing.wire import (
     ReceivedRequest,
     Rejection,
@@ -248,10 +248,7 @@ def _error_frame(trouble: Trouble) -> bytes:
 
 
 def _json(body: dict[str, Any], reply: Reply) -> Response:
-    """Return a document in two halves, so that the faults of a stream have a place in it."""
-    data = msgspec.json.encode(body)
-    half = len(data) // 2
-    frames = [Frame(data[:half], content=True), Frame(data[half:], ends=True)]
+    frames = halves(msgspec.json.encode(body))
     return Response(
         200, _headers("application/json"), with_faults(frames, reply.faults, _error_frame)
     )

@@ -9,10 +9,11 @@ import msgspec
 
 from perdure.history.content import Usage
 from perdure.testing.cache import Account, PromptCache, estimate
-from perdure.testing.openai_chat_rules import check_body, check_headers
+from perdure.testing.openai_chat_rules import check_body
+from perdure.testing.openai_refusals import CREATED, check_headers, error_body, model_list
 from perdure.testing.prefix import blocks
 from perdure.testing.script import Called, Failure, Part, Reply, Said, Thought
-from perdure.testing.stream import Frame, Trouble, pieces, with_faults, words
+from perdure.testing.stream import Frame, Trouble, halves, pieces, with_faults, words
 from perdure.testing.wire import ReceivedRequest, Rejection, Response, Rules, identifier, is_object
 
 _STOP = {
@@ -21,17 +22,6 @@ _STOP = {
     "length": "length",
     "refusal": "content_filter",
 }
-_ERRORS = {
-    400: ("invalid_request_error", "The request was invalid."),
-    401: ("invalid_request_error", "Incorrect API key provided."),
-    403: ("permission_error", "You do not have access to this resource."),
-    404: ("invalid_request_error", "The requested resource does not exist."),
-    429: ("requests", "Rate limit reached for requests. Please try again later."),
-    500: ("server_error", "The server had an error while processing your request."),
-    503: ("service_unavailable", "The engine is currently overloaded, please try again later."),
-}
-_CODES = {"insufficient_quota": "insufficient_quota", "requests": "rate_limit_exceeded"}
-_CREATED = 1_767_225_600
 
 
 class OpenAIChat:
@@ -53,20 +43,11 @@ class OpenAIChat:
 
     def models(self, names: Sequence[str]) -> Any:
         """Return the body of the list of models."""
-        data = [
-            {"id": name, "object": "model", "created": _CREATED, "owned_by": "scripted"}
-            for name in names
-        ]
-        return {"object": "list", "data": data}
+        return model_list(names)
 
     def error_body(self, failure: Failure, param: str | None = None) -> Any:
         """Return the body of an error: OpenAI's, or llama.cpp's where a template is in use."""
-        kind, message = _ERRORS.get(failure.status, ("server_error", "Error"))
-        kind, message = failure.type or kind, failure.message or message
-        if self._rules.template:
-            return {"error": {"code": failure.status, "message": message, "type": kind}}
-        code = failure.code or _CODES.get(kind)
-        return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+        return error_body(failure, param, self._rules.template)
 
     def answer(self, request: ReceivedRequest, reply: Reply) -> Response:
         """Render a reply that has content."""
@@ -155,10 +136,7 @@ def _document(request: ReceivedRequest, reply: Reply, usage: dict[str, Any] | No
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _stop(reply)}
     body = _envelope(request, "chat.completion") | {"choices": [choice]}
     data = msgspec.json.encode(body | {"usage": usage} if usage else body)
-    # In two halves, so that the faults of a stream have a place in it.
-    half = len(data) // 2
-    frames = [Frame(data[:half], content=True), Frame(data[half:], ends=True)]
-    steps = with_faults(frames, reply.faults, _error_frame)
+    steps = with_faults(halves(data), reply.faults, _error_frame)
     return Response(200, (("content-type", "application/json"),), steps)
 
 
@@ -198,7 +176,7 @@ def _thoughts(parts: Sequence[Part]) -> list[str]:
 
 def _envelope(request: ReceivedRequest, kind: str) -> dict[str, Any]:
     given = f"chatcmpl-{identifier(request)}"
-    return {"id": given, "object": kind, "created": _CREATED, "model": request.json["model"]}
+    return {"id": given, "object": kind, "created": CREATED, "model": request.json["model"]}
 
 
 def _chunk(

@@ -159,6 +159,12 @@ def _place(steps: Sequence[Step], after: int) -> int:
     return fragments[after - 1] + 1 if after > 0 else fragments[0]
 
 
+def halves(data: bytes) -> list[Frame]:
+    """Return a document in two frames, so that the faults of a stream have a place in it."""
+    half = len(data) // 2
+    return [Frame(data[:half], content=True), Frame(data[half:], ends=True)]
+
+
 def words(text: str, at_most: int = 24) -> list[str]:
     """Split text into fragments as a model streams it: some words each, none lost."""
     return _grouped(re.findall(r"\S*\s+|\S+", text), at_most)
