@@ -45,7 +45,7 @@ TOLD = {
 SOURCES = "convention opening environment date skills entries"
 WORK = {
     1: "durable-prompts same-id",
-    2: "delivery withdrawal",
+    2: "delivery withdrawal redelivery",
     3: "failed-boundary",
     4: "durable-before-effect side-by-side result-at-once",
     5: "one-settlement unknown-outcome never-started",
@@ -66,7 +66,7 @@ WORK = {
     20: "fork",
     21: "export",
 }
-MISSING = "fork export redelivery more-protocols more-stores titles"
+MISSING = "fork export more-protocols more-stores titles"
 
 _ITEM = re.compile(r"^\* \*\*([\w-]+)\*\*: (.*(?:\n  .*)*)", re.M)
 # What every store must do is tested by the suite that others can run too.

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from perdure.history.events import LiveRecord, Record
     from perdure.runtime import Runtime
     from perdure.session.handle import Admission, Session
+    from perdure.session.inbox import PendingPrompt
     from perdure.tools.base import Tool, ToolContext, ToolOutput
     from perdure.tools.permissions import PermissionAnswer, PermissionRequest
 
@@ -107,6 +108,7 @@ __all__ = [
     "ModelNotFound",
     "NoProvider",
     "Observation",
+    "PendingPrompt",
     "PerdureError",
     "PermissionAnswer",
     "PermissionRequest",
@@ -224,6 +226,7 @@ _HOMES = {
         "Admission",
         "Session",
     ),
+    "perdure.session.inbox": ("PendingPrompt",),
     "perdure.tools.base": (
         "Tool",
         "ToolContext",

@@ -136,7 +136,8 @@ class Runtime:
         """
         location = find_project(directory)
         workplace = await self._equipment.workplaces.at(str(location.directory))
-        chosen = workplace.target(model) if model else await workplace.choose()
+        named = unicode_text(model, "model") if model else ""
+        chosen = workplace.target(named) if named else await workplace.choose()
         session = self._ids.new()
         created = ev.SessionCreated(
             directory=str(location.directory),
@@ -154,7 +155,8 @@ class Runtime:
 
         Raises SessionNotFound and AmbiguousId.
         """
-        return self._session(await self._equipment.store.resolve(session))
+        prefix = unicode_text(session, "id of the session")
+        return self._session(await self._equipment.store.resolve(prefix))
 
     async def sessions(self) -> Sequence[SessionRow]:
         """Return all sessions, the one updated last first."""
@@ -177,7 +179,7 @@ class Runtime:
 
         Raises LeaseLost while it is being drained.
         """
-        whole = await self._equipment.store.resolve(session)
+        whole = (await self.session(session)).id
         await self._equipment.store.delete(whole)
         outputs = self._equipment.workplaces.outputs / whole
         await anyio.to_thread.run_sync(partial(shutil.rmtree, outputs, ignore_errors=True))

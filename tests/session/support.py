@@ -28,15 +28,17 @@ class Bench:
         self.store = root / "sessions.db"
         self.provider = provider
         self.config = provider.config(protocol, api_key_env=KEY)
+        self.environ = isolated_environment(root) | {KEY: "scripted-key"}
         self.prefix_may_break = ""
 
     @asynccontextmanager
     async def runtime(self, **options: Any) -> AsyncGenerator[Runtime]:
         """Open a runtime; leaving it is a graceful end of the process."""
         config = self.config | options.pop("config", {})
-        environ = isolated_environment(self.root) | {KEY: "scripted-key"}
         options.setdefault("retry", RetryPolicy(base=0.001))
-        async with Runtime.open(self.store, config=config, environ=environ, **options) as runtime:
+        async with Runtime.open(
+            self.store, config=config, environ=self.environ, **options
+        ) as runtime:
             yield runtime
 
     async def session(self, runtime: Runtime, **options: Any) -> Session:
@@ -65,8 +67,8 @@ async def ask(session: Session, text: str, **options: Any) -> list[AnyRecord]:
     return [record async for record in session.events(after=admission.seq - 1, until_idle=True)]
 
 
-def of_type(records: Iterable[AnyRecord], kind: type[Any]) -> list[Any]:
-    """Return the data of the records of one type."""
+def of_type(records: Iterable[AnyRecord], kind: type[Any] | tuple[type[Any], ...]) -> list[Any]:
+    """Return the data of the records of one type, or of several."""
     return [record.data for record in records if isinstance(record.data, kind)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -61,6 +61,24 @@ def checked(event: _AnyEvent) -> _AnyEvent:
     except msgspec.ValidationError as error:
         raise UsageError(f"this is no {event.type}: {error}") from None
     return event
+
+
+def whole_number(number: object, what: str) -> int:
+    """Return a number that is 0 or more; UsageError for another one and for another type."""
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise UsageError(f"the {what} must be an int, not {type(number).__name__}")
+    if number < 0:
+        raise UsageError(f"the {what} must be 0 or more, not {number}")
+    return number
+
+
+def delivery_of(word: object) -> ev.Delivery:
+    """Return how a prompt is promoted; UsageError for any other word."""
+    deliveries: tuple[ev.Delivery, ...] = get_args(ev.Delivery)
+    for each in deliveries:
+        if each == word:
+            return each
+    raise UsageError(f"the delivery must be {' or '.join(deliveries)}, not {word!r:.60}")
 
 
 def unicode_text(text: object, what: str) -> str:

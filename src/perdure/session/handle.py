@@ -14,12 +14,13 @@ from perdure.context.compare import same
 from perdure.errors import PromptConflict, UsageError
 from perdure.history import events as ev
 from perdure.history.items import Item
-from perdure.history.state import SessionState, fold
+from perdure.history.state import Pending, SessionState, fold
 from perdure.session.attempts import error_of
-from perdure.session.changes import Changes, unicode_text
+from perdure.session.changes import Changes, delivery_of, unicode_text, whole_number
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
 from perdure.session.fork import fork
+from perdure.session.inbox import PendingPrompt, pending_prompts
 from perdure.session.reading import AnyRecord, EventReader
 from perdure.session.replay import request_body
 from perdure.session.revert import revert
@@ -55,26 +56,62 @@ class Session:
         id: str | None = None,  # noqa: A002 - the id of the prompt, as every client knows it
         delivery: ev.Delivery = "steer",
         hold: bool = False,
+        wake: bool = True,
     ) -> Admission:
         """Admit a Prompt; it is durable when this returns, and a drain starts by itself.
 
         The same `id` again returns the first admission and admits nothing; an id that is used in
         another session raises PromptConflict. `delivery` is `steer` (promoted at the next
-        boundary) or `queue` (when the session would otherwise be idle). With `hold`, only this
-        runtime drains it, under its own permissions, while it lives.
+        boundary) or `queue` (when the session would otherwise be idle). With `hold`, a queued
+        Prompt is left to this runtime, and to its permissions, while it lives. Without `wake`,
+        only a drain that runs already, here or in another process, takes it; else it waits.
         """
         if not unicode_text(text, "prompt").strip():
             raise UsageError("the prompt is empty; write what the model should do")
-        prompt = unicode_text(id, "id of the prompt") if id else self._ids.new()
+        prompt = self._ids.new() if id is None else _prompt_id(id)
         holder = self._equipment.owner if hold else ""
+        admitted = ev.PromptAdmitted(prompt, text, delivery_of(delivery), holder)
         try:
-            record = await self._changes.write(ev.PromptAdmitted(prompt, text, delivery, holder))
+            record = await self._changes.write(admitted)
         except PromptConflict:
             admission = await self._first_admission(prompt)
         else:
             admission = Admission(prompt, record.seq)
-        self._coordinator.wake(self.id)
+        if wake:
+            self._coordinator.wake(self.id)
         return admission
+
+    async def inbox(self) -> list[PendingPrompt]:
+        """Return the pending Prompts, in the order in which they are promoted.
+
+        Steering ones come first, then queued ones, each in the order of their admission.
+        """
+        return pending_prompts(self.id, await self._store.events(self.id))
+
+    async def redeliver(self, prompt: str, delivery: ev.Delivery, *, wake: bool = True) -> None:
+        """Change how a pending Prompt is promoted; durable when it returns.
+
+        One that steers now joins the work that goes on, whoever holds it, or starts a drain where
+        there is none; without `wake` it waits there. Setting the delivery that it has changes
+        nothing. PromptConflict where it is not pending in this session.
+        """
+        wanted = delivery_of(delivery)
+
+        def redeliver(state: SessionState) -> ev.Event | None:
+            known = self._pending(state, prompt).delivery == wanted
+            return None if known else ev.PromptDeliveryChanged(prompt, wanted)
+
+        await self._changes.decide(redeliver)
+        if wake and wanted == "steer":
+            self._coordinator.wake(self.id)
+
+    async def withdraw(self, prompt: str) -> None:
+        """Take a pending Prompt back; PromptConflict where it is not pending in this session."""
+
+        def withdraw(state: SessionState) -> ev.Event:
+            return ev.PromptWithdrawn(self._pending(state, prompt).prompt)
+
+        await self._changes.decide(withdraw)
 
     async def events(
         self, *, after: int = 0, until_idle: bool = False, prompt: str | None = None
@@ -85,6 +122,7 @@ class Session:
         works on the session; what kept a step from starting is raised then. `prompt` yields from
         the promotion of that prompt to its settlement, and ends there.
         """
+        whole_number(after, "cursor `after`")
         reader = EventReader(self.id, self._store, self._equipment.feed, self._coordinator)
         if prompt is None:
             records = reader.follow(after, until_idle=until_idle)
@@ -100,11 +138,16 @@ class Session:
         """Return the whole durable history in order; System Messages only with `system`."""
         return transcript(await self._store.events(self.id), system=system)
 
-    async def wait(self) -> None:
-        """Wait until nobody works on the session.
+    async def wait(self, *, only_here: bool = False) -> None:
+        """Wait until nobody works on the session; with `only_here`, until this process does not.
 
         Cancelling it does not cancel the work. Raises what kept the last step from starting.
         """
+        if only_here:
+            await self._coordinator.wait(self.id)
+            if (failure := self._coordinator.failure(self.id)) is not None:
+                raise failure
+            return
         after = await self._store.version(self.id)
         async for _ in self.events(after=after, until_idle=True):
             pass
@@ -130,7 +173,8 @@ class Session:
         UnknownModel.
         """
         directory = (await self.state()).directory
-        name = (await self._equipment.workplaces.at(directory)).target(model).name
+        wanted = unicode_text(model, "model")
+        name = (await self._equipment.workplaces.at(directory)).target(wanted).name
 
         def switch(state: SessionState) -> ev.Event | None:
             return None if name == state.model else ev.ModelSwitched(name)
@@ -158,7 +202,7 @@ class Session:
         Setting the value that it has changes nothing. Raises UsageError where name or value cannot
         be an entry, or the value exceeds 8 KiB of JSON.
         """
-        plain = check_entry(name, value)
+        plain = check_entry(unicode_text(name, "name of the entry"), value)
 
         def set_it(state: SessionState) -> ev.Event | None:
             known = name in state.entries and same(state.entries[name], plain)
@@ -170,21 +214,11 @@ class Session:
         """Remove a session entry; that it is gone is told at the next boundary."""
 
         def remove(state: SessionState) -> ev.Event:
-            if name not in state.entries:
+            if unicode_text(name, "name of the entry") not in state.entries:
                 raise UsageError(f"session {self.id} has no entry {name!r}")
             return ev.EntryRemoved(name)
 
         await self._changes.decide(remove)
-
-    async def withdraw(self, prompt: str) -> None:
-        """Take a pending Prompt back; PromptConflict where it is not pending in this session."""
-
-        def withdraw(state: SessionState) -> ev.Event:
-            if prompt not in state.pending:
-                raise PromptConflict(f"session {self.id}: prompt {prompt} is not pending")
-            return ev.PromptWithdrawn(prompt)
-
-        await self._changes.decide(withdraw)
 
     async def compact(self) -> bool:
         """Put a summary in the place of the older history; return whether that was done.
@@ -211,7 +245,8 @@ class Session:
         the same provider cache. Pending prompts are not copied, and it starts nothing by itself.
         Raises UsageError where `at` is no message.
         """
-        copy = await fork(self._equipment, self._ids, self.id, at)
+        place = None if at is None else _message(at)
+        copy = await fork(self._equipment, self._ids, self.id, place)
         return Session(copy, self._equipment, self._coordinator, self._ids)
 
     async def revert(self, to: int | str) -> None:
@@ -222,7 +257,7 @@ class Session:
         Raises UsageError where `to` is no message of the history, ConcurrencyError while somebody
         works on the session.
         """
-        await revert(self._equipment, self.id, to)
+        await revert(self._equipment, self.id, _message(to))
 
     async def context(self, *, at: int | None = None) -> ContextView:
         """Return what the model has been told, beside what holds now; observes, admits nothing.
@@ -232,7 +267,7 @@ class Session:
         """
         records = await self._store.events(self.id)
         if at is not None:
-            if not 1 <= at <= len(records):
+            if not 1 <= whole_number(at, "event `at`") <= len(records):
                 raise UsageError(
                     f"session {self.id} has no event {at}; its log ends at {len(records)}"
                 )
@@ -243,12 +278,23 @@ class Session:
 
     async def request(self, step: int | None = None) -> bytes:
         """Return the exact request body of a step, by default the last; UsageError if none."""
+        if step is not None:
+            whole_number(step, "step")
         protocols = self._equipment.workplaces.protocols
         return request_body(self.id, await self._store.events(self.id), protocols, step)
 
     async def state(self) -> SessionState:
         """Return the fold of the session's log as it is now."""
         return await self._changes.state()
+
+    def _pending(self, state: SessionState, prompt: str) -> Pending:
+        found = state.pending.get(_prompt_id(prompt))
+        if found is None:
+            raise PromptConflict(
+                f"session {self.id}: prompt {prompt} is not pending here; it was promoted or "
+                "withdrawn, or another session has it"
+            )
+        return found
 
     async def _first_admission(self, prompt: str) -> Admission:
         row = await self._store.prompt(prompt)
@@ -257,3 +303,15 @@ class Session:
                 f"prompt {prompt} belongs to another session; choose another id, or none"
             )
         return Admission(row.id, row.seq)
+
+
+def _prompt_id(given: object) -> str:
+    """Return an id that a caller gave; UsageError where it is no text, or empty."""
+    if not (prompt := unicode_text(given, "id of the prompt")).strip():
+        raise UsageError("the id of the prompt is empty; give one, or leave it out")
+    return prompt
+
+
+def _message(given: object) -> int | str:
+    """Return the seq or prompt id that a caller gave for a message; UsageError for all else."""
+    return given if isinstance(given, str) else whole_number(given, "message")

@@ -1,9 +1,39 @@
-"""Which prompts a boundary promotes."""
+"""The inbox: what waits in it, and which of it a boundary promotes."""
 
 from __future__ import annotations
 
-from perdure.history.state import Pending, SessionState
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.history import events as ev
+from perdure.history.state import Pending, SessionState, fold
 from perdure.session.owner import owner_is_gone
+
+
+class PendingPrompt(msgspec.Struct, frozen=True):
+    """A Prompt that waits in the inbox.
+
+    `seq` is that of its admission, `time` the moment of it in milliseconds since 1970.
+    """
+
+    id: str
+    text: str
+    delivery: ev.Delivery
+    seq: int
+    time: int
+
+
+def pending_prompts(session: str, records: Sequence[ev.Record]) -> list[PendingPrompt]:
+    """Return what waits at the end of a log, in the order in which it is promoted.
+
+    Steering prompts come first, then queued ones, each in the order of their admission.
+    """
+    found = fold(session, records).pending.values()
+    return [
+        PendingPrompt(each.prompt, each.text, each.delivery, each.seq, records[each.seq - 1].time)
+        for each in sorted(found, key=lambda each: (each.delivery != "steer", each.seq))
+    ]
 
 
 def choose(state: SessionState, owner: str, step_limit: int) -> list[Pending]:
