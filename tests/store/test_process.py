@@ -9,7 +9,7 @@ import sys
 import msgspec
 import pytest
 
-from perdure.store.process import Process, is_gone, this_process
+from perdure.store.process import Process, in_words, is_gone, this_process
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -38,3 +38,11 @@ def test_nothing_is_known_of_another_host() -> None:
     here = this_process()
     assert not is_gone(Process("elsewhere", 2**22 + 1, 1), here)
     assert not is_gone(Process("", 2**22 + 1, 1), msgspec.structs.replace(here, host=""))
+
+
+def test_a_process_is_named_as_people_on_its_host_know_it() -> None:
+    here = this_process()
+    assert in_words(here, here) == "this process"
+    assert in_words(Process(here.host, 12, 1), here) == "process 12"
+    elsewhere = Process("elsewhere", 12, 1)
+    assert in_words(elsewhere, here) == "a process of another machine or container"

@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from perdure.clock import SystemClock
+from perdure.errors import LeaseLost
 from perdure.history import events as ev
 from perdure.store import schema
 from perdure.store.contract import Guard, Lease
@@ -52,6 +53,16 @@ async def test_the_session_of_a_killed_process_is_free_at_once(
         holder.wait()
         assert (await store.session("s1")).owner == ""
         assert (await claimed(store, owner="two")).token == 2
+
+
+async def test_a_session_that_is_drained_names_the_process_that_keeps_it_from_being_deleted(
+    store: SQLiteStore, path: Path
+) -> None:
+    await store.create("s1", [CREATED])
+    with worker("hold", path, "s1") as holder:
+        assert holder.read() == "1"
+        with pytest.raises(LeaseLost, match=f"is being run by process {holder.pid}; interrupt it"):
+            await store.delete("s1")
 
 
 async def test_a_drain_that_ended_with_its_process_is_known_to_have_crashed(

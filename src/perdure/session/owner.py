@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perdure.clock import Ids
-from perdure.store.process import Process, is_gone, this_process
+from perdure.store.process import Process, in_words, is_gone, this_process
 
 
 def new_owner(ids: Ids) -> str:
@@ -21,11 +21,7 @@ def owner_is_gone(owner: str) -> bool:
 def described(owner: str) -> str:
     """Return who an owner is, in words for people."""
     process = _process(owner)
-    if process is None:
-        return "another program"
-    if process.host != this_process().host:
-        return "a process of another machine or container"
-    return f"process {process.pid}"
+    return "another program" if process is None else in_words(process, this_process())
 
 
 def _process(owner: str) -> Process | None:

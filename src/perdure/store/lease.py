@@ -16,7 +16,7 @@ import msgspec
 from perdure.errors import LeaseLost, SessionNotFound
 from perdure.store.contract import Lease
 from perdure.store.database import Connection, text
-from perdure.store.process import Process, is_gone, this_process
+from perdure.store.process import Process, in_words, is_gone, this_process
 
 _CLAIMED = """
     SELECT s.number, s.token, CAST(s.owner AS BLOB), s.holder,
@@ -95,7 +95,7 @@ class Holder:
         claim = _read(connection, session)
         if not self._is_free(session, claim):
             raise LeaseLost(
-                f"session {session} is being run by {claim.owner}; interrupt it, or try again "
+                f"session {session} is being run by {self._who(claim)}; interrupt it, or try again "
                 f"when it is idle (at the latest {claim.lease:g} s after its process has ended)"
             )
         return claim.number
@@ -143,13 +143,20 @@ class Holder:
         return now - since >= (claim.lease or 0.0)
 
     def _is_dead(self, claim: _Claim) -> bool:
-        return is_gone(Process(claim.host or "", claim.pid or 0, claim.started or 0), self.process)
+        return is_gone(_process(claim), self.process)
+
+    def _who(self, claim: _Claim) -> str:
+        return in_words(_process(claim), self.process)
 
     def _register(self, connection: Connection) -> None:
         here = self.process
         row = (self._number, here.host, here.pid, here.started, self._length)
         if connection.execute(_REGISTER, row).get is not None:
             self.clear_away(connection)
+
+
+def _process(claim: _Claim) -> Process:
+    return Process(claim.host or "", claim.pid or 0, claim.started or 0)
 
 
 def _read(connection: Connection, session: str) -> _Claim:

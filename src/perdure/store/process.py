@@ -46,6 +46,13 @@ def is_gone(process: Process, here: Process) -> bool:
     return state is not None and (state[0] in "ZX" or state[1] != process.started)
 
 
+def in_words(process: Process, here: Process) -> str:
+    """Return which process it is, as people on this host know it."""
+    if process.host != here.host:
+        return "a process of another machine or container"
+    return "this process" if process == here else f"process {process.pid}"
+
+
 def _host() -> str:
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()

@@ -35,7 +35,7 @@ class Leases:
     async def test_a_session_that_is_drained_is_not_deleted(self, store: Store) -> None:
         await begin(store)
         lease = await store.claim("s1", "somebody")
-        with pytest.raises(LeaseLost, match="session s1 is being run by somebody"):
+        with pytest.raises(LeaseLost, match="session s1 is being run by"):
             await store.delete("s1")
         assert lease is not None
         await store.release(lease)
