@@ -32,6 +32,7 @@ def test_the_built_in_tools_have_the_names_and_parameters_that_are_documented() 
         "edit": ("path", "old", "new", "all"),
         "apply_patch": ("patch",),
         "fetch": ("url", "timeout"),
+        "todo": ("items",),
         "glob": ("pattern", "path"),
         "grep": ("pattern", "path", "include"),
         "list": ("path",),
@@ -50,6 +51,7 @@ def test_what_a_built_in_tool_needs_is_marked_as_required() -> None:
         "edit": ["path", "old", "new"],
         "apply_patch": ["patch"],
         "fetch": ["url"],
+        "todo": ["items"],
         "glob": ["pattern"],
         "grep": ["pattern"],
         "list": [],
@@ -75,6 +77,7 @@ def test_only_tools_that_change_nothing_promise_to_be_idempotent() -> None:
         "grep",
         "list",
         "read",
+        "todo",
     }
 
 

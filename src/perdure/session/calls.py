@@ -9,12 +9,19 @@ from typing import cast
 
 import anyio
 
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, UsageError
 from perdure.history.content import ToolCall
-from perdure.history.events import InstructionsDiscovered, ToolProgress, ToolSettled, ToolStarted
+from perdure.history.events import (
+    EntrySet,
+    InstructionsDiscovered,
+    ToolProgress,
+    ToolSettled,
+    ToolStarted,
+)
 from perdure.session.gate import Gate
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
+from perdure.sources import check_entry
 from perdure.tools.base import ToolContext
 from perdure.tools.registry import ToolSet
 from perdure.tools.settle import Settled, prepare, run
@@ -48,15 +55,16 @@ class Calls:
         await self._log.write(*(settlement(self._step, call, settled) for call in calls))
 
     async def _run_one(self, call: ToolCall) -> None:
-        settled = await self._settle(call)
+        settled, entries = _with_entries(await self._settle(call))
         event = settlement(self._step, call, settled)
         state = self._log.state
+        changed = [each for each in entries if state.entries.get(each.name, ...) != each.value]
         found = await self._workplace.nested(state.discovered, settled.paths)
         if new := tuple(path for path in found if path not in state.discovered):
             directory = str(self._workplace.location.directory)
-            await self._log.write(event, InstructionsDiscovered(directory, new))
+            await self._log.write(event, *changed, InstructionsDiscovered(directory, new))
         else:
-            await self._log.write(event)
+            await self._log.write(event, *changed)
 
     async def _settle(self, call: ToolCall) -> Settled:
         prepared = prepare(call, self._tools)
@@ -84,6 +92,15 @@ class Calls:
 
     def _show(self, call: str, text: str) -> None:
         self._log.show(ToolProgress(call, text))
+
+
+def _with_entries(settled: Settled) -> tuple[Settled, list[EntrySet]]:
+    """Return a settlement with the entries that it sets; a failed one where they cannot be."""
+    try:
+        events = [EntrySet(name, check_entry(name, it)) for name, it in settled.entries.items()]
+    except UsageError as error:
+        return Settled("failed", f"nothing was kept: {error}"), []
+    return settled, events
 
 
 def settlement(step: int, call: ToolCall, settled: Settled) -> ToolSettled:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -22,6 +22,14 @@ class Entry(msgspec.Struct, frozen=True):
     """One entry's value: any JSON data, null included."""
 
     value: Any
+
+
+class _Item(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    content: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
+_MARKS = {"pending": " ", "in_progress": "~", "completed": "x"}
 
 
 def check_entry(name: str, value: object) -> Any:
@@ -55,9 +63,26 @@ def _source(name: str, value: Any) -> Source[Entry]:
         type=Entry,
         load=load,
         inline=True,
-        baseline=lambda entry: f"# Entry {name}\n\nIts value, as JSON: {_json(entry)}",
-        update=lambda _, current: f"# Entry {name}\n\nIts value is now, as JSON: {_json(current)}",
+        baseline=lambda entry: _told(name, entry, "Its value"),
+        update=lambda _, current: _told(name, current, "Its value is now"),
         removed=lambda _: f"# Entry {name}\n\nThis entry is gone; its value no longer applies.",
+    )
+
+
+def _told(name: str, entry: Entry, says: str) -> str:
+    if name == "todo" and (lines := _checklist(entry.value)):
+        return f"# Entry todo\n\n{says}:\n\n{lines}"
+    return f"# Entry {name}\n\n{says}, as JSON: {_json(entry)}"
+
+
+def _checklist(value: Any) -> str:
+    """Return the list that the tool `todo` keeps as lines; empty for anything else."""
+    try:
+        items = msgspec.convert(value, list[_Item])
+    except msgspec.ValidationError:
+        return ""
+    return "\n".join(
+        f"- [{_MARKS[item.status]}] {' '.join(item.content.split())}" for item in items
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -40,13 +40,15 @@ class ToolOutput(msgspec.Struct, frozen=True):
     `text` goes to the model, cut in the middle where it is over the limit; `note` is a short remark
     that follows it and is never cut away, such as an exit code. `paths` are the files or
     directories that the call read, listed or wrote, absolute and resolved. `file` is the managed
-    file with the complete text, for a tool that has bounded its own output already.
+    file with the complete text, for a tool that has bounded its own output already. `entries` are
+    session entries to set, by name, durable with the result.
     """
 
     text: str
     paths: tuple[Path, ...] = ()
     note: str = ""
     file: str = ""
+    entries: Mapping[str, Any] = {}
 
 
 class Subject(msgspec.Struct, frozen=True):

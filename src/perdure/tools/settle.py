@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,13 +25,15 @@ class Settled(msgspec.Struct, frozen=True):
     """The settlement of a call: its outcome and the words that the model reads.
 
     `file` is the path of the complete output where `output` was cut. `paths` are the files and
-    directories that a successful call read, listed or wrote.
+    directories that a successful call read, listed or wrote, `entries` the session entries that it
+    sets.
     """
 
     outcome: CallOutcome
     output: str
     file: str = ""
     paths: tuple[Path, ...] = ()
+    entries: Mapping[str, Any] = {}
 
 
 UNKNOWN = Settled(
@@ -144,10 +146,11 @@ async def _settled(
     note = storable(shortened(output.note, _LONGEST_NOTE))
     gap = "\n" if note and bounded.text and not bounded.text.endswith("\n") else ""
     text = f"{bounded.text}{gap}{note}"
-    paths = output.paths if outcome == "completed" else ()
-    return Settled(
-        outcome, text if text.strip() else "(no output)", bounded.file or output.file, paths
-    )
+    words = text if text.strip() else "(no output)"
+    file = bounded.file or output.file
+    if outcome != "completed":
+        return Settled(outcome, words, file)
+    return Settled(outcome, words, file, output.paths, output.entries)
 
 
 async def _bounded(text: str, context: ToolContext, limits: Limits) -> Bounded:
