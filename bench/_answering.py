@@ -18,26 +18,31 @@ _END = (
     b'"usage":{"prompt_tokens":1000,"completion_tokens":100}}\n\ndata: [DONE]\n\n'
 )
 _BODY = _CHUNK + _END
-_RESPONSE = (
+RESPONSE = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(_BODY)
 ) + _BODY
+
+
+async def read_request(reader: asyncio.StreamReader) -> bytes:
+    """Return the body of the next request, when all of it has come."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = next(
+        int(line.split(b":")[1])
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"content-length:")
+    )
+    return await reader.readexactly(length)
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
-            head = await reader.readuntil(b"\r\n\r\n")
-            length = next(
-                int(line.split(b":")[1])
-                for line in head.lower().split(b"\r\n")
-                if line.startswith(b"content-length:")
-            )
-            body = await reader.readexactly(length)
+            body = await read_request(reader)
             if HOLD.encode() in body:
-                writer.write(_RESPONSE[: -len(_END)])
+                writer.write(RESPONSE[: -len(_END)])
                 await reader.read()
                 return
-            writer.write(_RESPONSE)
+            writer.write(RESPONSE)
             await writer.drain()
     except (asyncio.IncompleteReadError, ConnectionError):
         pass

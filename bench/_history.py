@@ -26,6 +26,7 @@ QUESTION = "Why does the third test of the parser fail since this morning?"
 ANSWER = "The parser takes the first brace for a comment, so the rest of the file is skipped. " * 5
 OUTPUT = "src/parser.py:118: if char == '{': return self.comment()\n" * 8
 BASELINE = "You work in /home/user/project. Today is 2026-12-01. Write short sentences.\n" * 40
+DIRECTORY = "/home/user/project"
 TIME = 1_790_000_000_000
 
 
@@ -39,7 +40,7 @@ def target(protocol: ProtocolName, transport: Transport) -> Target:
 class Log:
     """One session that grows step by step."""
 
-    def __init__(self, session: str, where: Target, directory: str = "/home/user/project") -> None:
+    def __init__(self, session: str, where: Target, directory: str = DIRECTORY) -> None:
         self.state = SessionState(session)
         self.records: list[ev.Record] = []
         self._where = where
@@ -89,13 +90,15 @@ class Log:
         self.add(ev.StepFinished(step, "completed"))
 
 
-def history(session: str, where: Target, kind: Kind, messages: int) -> Log:
+def history(
+    session: str, where: Target, kind: Kind, messages: int, directory: str = DIRECTORY
+) -> Log:
     """Return a log of so many messages: prompts, answers and tool results.
 
     In a history with tools, a prompt is followed by nine steps that call a tool and one that
     answers; in one of text, by its answer.
     """
-    log = Log(session, where)
+    log = Log(session, where, directory)
     while len(log.state.items) < messages:
         log.prompt()
         for _ in range(9 if kind == "tools" else 0):
