@@ -18,13 +18,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from perdure.clock import SystemClock
+from perdure.clock import RandomIds, SystemClock
 from perdure.history import events as ev
 from perdure.history.items import Item, SummaryItem, SystemItem, UserItem
 from perdure.history.state import SessionState, fold
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.session.fork import forked
+from perdure.session.owner import new_owner
 from perdure.session.replay import request_body
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import ReceivedRequest, call, calls, say, think
@@ -55,6 +56,17 @@ class Branching(WholeSession):
     def prompt_with_calls(self) -> None:
         both = calls(call("list", {"path": "."}, "one"), call("list", {"path": "no"}, "two"))
         self.step([both, say("Done.")])
+
+    @rule()
+    def another_program_has_something_to_ask(self) -> None:
+        self.portal.call(self._admit_for_another)
+
+    async def _admit_for_another(self) -> None:
+        store = await open_sqlite(self.root / "sessions.db", clock=SystemClock())
+        prompt, holder = RandomIds().new(), new_owner(RandomIds())
+        waiting = ev.PromptAdmitted(prompt, "Wait.", "queue", holder)
+        await store.append(self.session.id, [waiting])
+        await store.close()
 
     @precondition(lambda self: self.last is not None)
     @rule(at=PLACES, go_on=st.booleans())
