@@ -16,8 +16,9 @@ import msgspec
 from perdure.testing.wire import ReceivedRequest, is_array, is_object
 
 _NOT_CACHED = """
-    cache_control max_completion_tokens max_tokens messages metadata seed service_tier stop
-    stop_sequences store stream stream_options system temperature tools top_k top_p user
+    cache_control input instructions max_completion_tokens max_output_tokens max_tokens messages
+    metadata safety_identifier seed service_tier stop stop_sequences store stream stream_options
+    system temperature tools top_k top_p user
 """
 NOT_CACHED = frozenset(_NOT_CACHED.split())
 """Members of a request that are no parameter which a prompt cache depends on."""
@@ -41,7 +42,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 def blocks(request: Mapping[str, Any] | ReceivedRequest) -> list[Block]:
-    """Flatten a request: parameters, tools, system, then each content block of each message.
+    """Flatten a request: parameters, tools, system, then each block of each message.
 
     Text alone and a list with one text block are the same content.
     """
@@ -55,12 +56,19 @@ def marked_blocks(request: Mapping[str, Any] | ReceivedRequest) -> Iterator[tupl
     yield Block("parameters", "", parameters), False
     for tool in body.get("tools") or ():
         yield Block("tools", "", unmarked(tool)), _is_marked(tool)
-    for content in _contents(body.get("system")):
+    for content in _contents(body.get("system") or body.get("instructions")):
         yield Block("system", "system", unmarked(content)), _is_marked(content)
-    for message in body.get("messages") or ():
+    for message in body.get("messages") or input_items(body):
+        role = message.get("role") or message["type"]
         for number, content in enumerate(_message_contents(message)):
-            block = Block("messages", message["role"], unmarked(content), opens=number == 0)
+            block = Block("messages", role, unmarked(content), opens=number == 0)
             yield block, _is_marked(content)
+
+
+def input_items(body: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a Responses request; text alone is one message of the user."""
+    given = body.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given or []
 
 
 def keeps_prefix(

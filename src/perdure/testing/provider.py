@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from perdure.testing.anthropic import AnthropicMessages
 from perdure.testing.openai_chat import OpenAIChat
+from perdure.testing.openai_responses import OpenAIResponses
 from perdure.testing.script import Reply
 from perdure.testing.server import HttpRequest, serving
 from perdure.testing.wire import (
@@ -32,7 +33,7 @@ from perdure.testing.wire import (
 Script = Sequence[Reply] | Callable[[ReceivedRequest, int], Reply]
 """The replies in order, or a function of a request and the number of replies given before."""
 
-ProtocolName = Literal["openai-chat", "anthropic"]
+ProtocolName = Literal["openai-chat", "openai-responses", "anthropic"]
 
 Template = Literal["late-system-refused", "gemma"]
 
@@ -48,14 +49,14 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class ScriptedProvider:
-    """Serve a script over HTTP on loopback, as OpenAI Chat Completions and Anthropic Messages do.
+    """Serve a script over HTTP on loopback, as Chat Completions, Responses and Messages do.
 
     Use it as an async context manager inside a test, or through `serve_in_thread`. A request that
     a real provider would refuse is refused in its words and takes no reply from the script.
 
     `models` are the only model names accepted (by default every name is). `api_key` is the key
-    that must come; by default Anthropic's protocol takes any key and OpenAI's needs none. `window`
-    is the context window in tokens. `template` makes the chat protocol behave like a local server
+    that must come; by default Anthropic's protocol takes any key and OpenAI's need none. `window`
+    is the context window in tokens. `template` makes OpenAI's protocols behave like a local server
     whose chat template refuses system messages: late ones, or all of them ("gemma").
     `refuse_unknown_members` refuses body members that OpenAI's own API does not know.
 
@@ -81,6 +82,7 @@ class ScriptedProvider:
         self._rules = rules
         self._anthropic: Wire = AnthropicMessages(rules)
         self._chat: Wire = OpenAIChat(rules)
+        self._responses: Wire = OpenAIResponses(rules)
         self._given = 0
         self._port = 0
         self._stack = AsyncExitStack()
@@ -136,17 +138,17 @@ class ScriptedProvider:
         `settings` are those of the model (`context_window`, `max_output`, `system_messages`). The
         key goes along as a header, unless `api_key_env` names a variable of the environment.
         """
-        chat = protocol == "openai-chat"
+        openai = protocol != "anthropic"
         provider: dict[str, Any] = {
             "protocol": protocol,
-            "base_url": self.openai_url if chat else self.anthropic_url,
+            "base_url": self.openai_url if openai else self.anthropic_url,
             "models": {model: settings},
         }
-        key = self._rules.api_key or (None if chat else DEFAULT_KEY)
+        key = self._rules.api_key or (None if openai else DEFAULT_KEY)
         if api_key_env:
             provider["api_key_env"] = api_key_env
         elif key:
-            header = {"authorization": f"Bearer {key}"} if chat else {"x-api-key": key}
+            header = {"authorization": f"Bearer {key}"} if openai else {"x-api-key": key}
             provider["headers"] = header
         return {"model": f"{name}/{model}", "providers": {name: provider}}
 
@@ -170,6 +172,8 @@ class ScriptedProvider:
         match http.method, path:
             case "POST", "/v1/chat/completions":
                 return self._answer(self._chat, http)
+            case "POST", "/v1/responses":
+                return self._answer(self._responses, http)
             case "POST", "/v1/messages":
                 return self._answer(self._anthropic, http)
             case _:

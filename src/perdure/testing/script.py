@@ -134,7 +134,8 @@ def think(text: str = "", *, redacted: bool = False) -> Reply:
     """Reason before what follows: `think("Which file?") + say("a.txt")`.
 
     Anthropic sends a thinking block, signed and bound to the conversation before it, or a redacted
-    one. Chat Completions sends `reasoning_content`, and nothing when it is redacted.
+    one. Responses sends a reasoning item, bound likewise, with a summary unless it is redacted.
+    Chat Completions sends `reasoning_content`, and nothing when it is redacted.
     """
     return Reply((Thought(text, redacted),))
 
@@ -179,7 +180,7 @@ def cut(reply: Reply | None = None, *, after: int = 1, clean: bool = False) -> R
 
 
 def unfinished(reply: Reply | None = None) -> Reply:
-    """Leave out the last frame of the stream (`[DONE]`, `message_stop`); end the body properly."""
+    """Leave out the last frame (`[DONE]`, `message_stop` ...) and end the body properly."""
     return _faulty(reply, Unfinished())
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,6 +18,9 @@ from perdure.testing.prefix import Block, blocks, unmarked
 from perdure.testing.wire import ReceivedRequest
 
 _ISSUER = "scripted"
+
+Bound = Literal["seal", "system", "tools", "messages"]
+"""What a signature holds for: itself, and what stands before the block."""
 
 
 class Conversation:
@@ -30,7 +34,7 @@ class Conversation:
 
     def add(self, role: str, content: Any) -> None:
         """Go on with one content block; thinking may be left out later, so it does not count."""
-        if content.get("type") in {"thinking", "redacted_thinking"}:
+        if content.get("type") in {"thinking", "redacted_thinking", "reasoning"}:
             return
         plain = [role, unmarked(content)]
         self._messages.update(msgspec.json.encode(plain, order="sorted"))
@@ -42,15 +46,19 @@ class Conversation:
 
     def fault(self, thinking: str, signature: str) -> str | None:
         """Return None when a block may stand here, else the provider's words after its place."""
+        what = self.broken(thinking, signature)
+        if what is None:
+            return None
+        words = "Invalid `signature` in `thinking` block"
+        return words if what == "seal" else f"{words}. {_BOUND} {_CHANGES[what]}"
+
+    def broken(self, thinking: str, signature: str) -> Bound | None:
+        """Return None when a block may stand here, else what is not as it was."""
         seals = _opened(signature)
         if seals is None or seals[3:] != [_digest(thinking), self._model]:
-            return "Invalid `signature` in `thinking` block"
-        changed = [
-            words
-            for words, was, now in zip(_CHANGES, seals[:3], self._seals(), strict=True)
-            if was != now
-        ]
-        return f"{_BOUND} {changed[0]}" if changed else None
+            return "seal"
+        pairs = zip(_CHANGES, seals[:3], self._seals(), strict=True)
+        return next((what for what, was, now in pairs if was != now), None)
 
     def _seals(self) -> list[str]:
         return [self._system, self._tools, self._messages.hexdigest()[:16]]
@@ -65,16 +73,15 @@ def conversation(request: ReceivedRequest) -> Conversation:
 
 
 _BOUND = (
-    "Invalid `signature` in `thinking` block. The block is bound to a different conversation. "
-    "Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
-    '"drop_block". That setting requires the `thinking-binding-controls-2026-08-01` value in '
-    "the `anthropic-beta` header."
+    "The block is bound to a different conversation. Remove the block, or set "
+    '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block". That setting requires the '
+    "`thinking-binding-controls-2026-08-01` value in the `anthropic-beta` header."
 )
-_CHANGES = (
-    "The `system` prompt differs from the one this block was created with.",
-    "The `tools` list differs from the one this block was created with.",
-    "The messages before this block differ from those it was created with.",
-)
+_CHANGES: Mapping[Bound, str] = {
+    "system": "The `system` prompt differs from the one this block was created with.",
+    "tools": "The `tools` list differs from the one this block was created with.",
+    "messages": "The messages before this block differ from those it was created with.",
+}
 
 
 def _digest(value: Any) -> str:
