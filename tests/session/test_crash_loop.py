@@ -220,6 +220,39 @@ async def test_a_recovery_of_what_is_settled_changes_no_byte(tmp_path: Path) -> 
 
 
 @pytest.mark.anyio
+async def test_a_summary_that_ends_its_process_each_time_is_left_out_at_last(
+    tmp_path: Path,
+) -> None:
+    script = [say("long " * 1500), say("first"), say("second"), say("summary"), say("third")]
+    async with bench(tmp_path, script) as b:
+        b.prefix_may_break = "summaries, and the same work in two sessions"
+        b.config["providers"]["scripted"]["models"]["model-1"] = {"context_window": 8000}
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "one " * 1500)
+            records = await log_of(session)
+        crash = [ev.CompactionStarted("automatic"), ev.PromptAdmitted("p1", "two", "queue")]
+        for died in (3, 1):
+            left = b.root / f"left-{died}.db"
+            async with await open_sqlite(left, clock=SystemClock()) as store:
+                await store.restore(session.id, records)
+                settled = ev.CompactionFailed(ev.Failure("Crashed", "the process ended"))
+                for _ in range(died - 1):
+                    await store.append(session.id, [crash[0], settled])
+                await store.append(session.id, crash)
+            b.store = left
+            async with b.runtime() as runtime:
+                again = await runtime.session(session.id)
+                await runtime.recover()
+                await again.wait()
+                went_on = await log_of(again)
+            failed = [e.failure.error for e in of_type(went_on, ev.CompactionFailed)]
+            assert failed == ["Crashed"] * died
+            assert len(of_type(went_on, ev.CompactionFinished)) == (0 if died == 3 else 1)
+            assert outcomes(went_on)[-1] == "completed"
+
+
+@pytest.mark.anyio
 async def test_a_fourth_recovery_runs_no_idempotent_call(tmp_path: Path) -> None:
     script = [call("effect", {"name": "x"}), say("first"), say("ok")]
     async with bench(tmp_path, script) as b:

@@ -87,7 +87,8 @@ class SessionState:
     stand in the history that no answer has followed and no failure has ended. `usage` is that of
     the last answer, None where the history it counted is no longer the one that is sent.
     `rebuilt` is the seq at which items were last taken out of the projection. `cache` is the key
-    under which providers cache its prefix. `crashes` counts the Steps in a row that a crash ended.
+    under which providers cache its prefix. `crashes` counts the Steps in a row that a crash ended,
+    `crashed_summaries` the compactions since the last promotion.
     """
 
     def __init__(self, session: str) -> None:
@@ -112,6 +113,7 @@ class SessionState:
         self.steps = 0
         self.steps_of_prompt = 0
         self.crashes = 0
+        self.crashed_summaries = 0
         self.outcome = ""
         self.unread = False
         self.last_request: tuple[int, str] | None = None
@@ -215,7 +217,7 @@ class SessionState:
         self.discovered = () if moved else then.discovered
         self.step = None
         self.steps_of_prompt = then.steps_of_prompt
-        self.crashes = 0
+        self.crashes = self.crashed_summaries = 0
         self.outcome = "reverted"
         self.unread = False
         self.last_request = then.last_request
@@ -348,8 +350,9 @@ def _without_home(item: Item) -> Item:
     return msgspec.structs.replace(item, epoch=0) if isinstance(item, AssistantItem) else item
 
 
-def _compaction_failed(state: SessionState, _event: ev.CompactionFailed) -> None:
+def _compaction_failed(state: SessionState, event: ev.CompactionFailed) -> None:
     state.compacting = False
+    state.crashed_summaries += event.failure.error == "Crashed"
 
 
 def _admitted(state: SessionState, event: ev.PromptAdmitted) -> None:
@@ -383,7 +386,7 @@ def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
     state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text))
     state.unread = True
     state.steps_of_prompt = 0
-    state.crashes = 0
+    state.crashes = state.crashed_summaries = 0
 
 
 def _epoch_started(state: SessionState, event: ev.EpochStarted) -> None:

@@ -39,6 +39,8 @@ SUMMARIZE = (
 _BYTES_PER_TOKEN = 4
 _LONGEST_TAIL = 20_000
 _MARGIN = 20
+_CRASHES = 3
+"""Summaries that may end their process before the next step goes without one."""
 
 
 def tokens_of(items: Sequence[Item]) -> int:
@@ -121,8 +123,14 @@ def _cut(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
 
 
 def interrupted() -> CompactionFailed:
-    """Return the settlement of a compaction that was interrupted or crashed."""
+    """Return the settlement of a compaction that was interrupted."""
     failure = Failure("Interrupted", "the compaction was interrupted; nothing was changed")
+    return CompactionFailed(failure)
+
+
+def crashed() -> CompactionFailed:
+    """Return the settlement of a compaction that ended with its process."""
+    failure = Failure("Crashed", "the process ended during the compaction; nothing was changed")
     return CompactionFailed(failure)
 
 
@@ -138,6 +146,8 @@ class Compactor:
         state = self._log.state
         if state.asked_to_compact:
             await self.run(workplace, "asked")
+        elif state.crashed_summaries >= _CRASHES:
+            return
         elif state.last_step is not None and (waiting or state.unread):
             target = workplace.target(state.model)
             full = is_nearly_full(state, target, [prompt.text for prompt in waiting])
@@ -159,10 +169,10 @@ class Compactor:
         await self._log.write(event)
         return True
 
-    async def settle(self) -> None:
-        """Write the settlement of a compaction that was interrupted or crashed."""
+    async def settle(self, settlement: CompactionFailed) -> None:
+        """Settle the compaction that an interrupt or a crash left open, if there is one."""
         if self._log.state.compacting:
-            await self._log.write(interrupted())
+            await self._log.write(settlement)
 
     async def _finish(
         self,

@@ -9,7 +9,7 @@ from perdure.clock import Clock
 from perdure.errors import LeaseLost, StaleBoundary
 from perdure.session.attempts import Attempts, RetryPolicy
 from perdure.session.boundary import Boundary, Crossed
-from perdure.session.compaction import Compactor
+from perdure.session.compaction import Compactor, crashed, interrupted
 from perdure.session.feed import Feed
 from perdure.session.inbox import choose
 from perdure.session.log import SessionLog
@@ -118,7 +118,7 @@ class _Work:
             await self._compactor.when_due(workplace, waiting)
 
     async def _recover(self) -> None:
-        await self._compactor.settle()
+        await self._compactor.settle(crashed())
         if self._log.state.step is not None:
             workplace = await self._boundary.workplace()
             async with workplace.plugins() as plugins:
@@ -126,7 +126,7 @@ class _Work:
 
     async def _settle(self) -> None:
         await self._log.catch_up()
-        await self._compactor.settle()
+        await self._compactor.settle(interrupted())
         if self._step is not None:
             await self._step.interrupt()
         else:
