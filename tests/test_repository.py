@@ -24,7 +24,7 @@ FLOORS = (
     ("files",),
     ("instructions", "skills"),
     ("sources", "models", "tools"),
-    ("plugins",),
+    ("exchange", "plugins"),
     ("session",),
     ("runtime",),
     ("", "cli", "testing", "demo"),

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,7 @@ from perdure.config.load import from_mapping
 from perdure.config.location import find_project
 from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
+from perdure.exchange import import_export
 from perdure.history import events as ev
 from perdure.models.transport import Transport
 from perdure.plugins import Plugin, Registry, Taken
@@ -183,6 +184,18 @@ class Runtime:
         await self._equipment.store.delete(whole)
         outputs = self._equipment.workplaces.outputs / whole
         await anyio.to_thread.run_sync(partial(shutil.rmtree, outputs, ignore_errors=True))
+
+    async def import_session(self, file: str | Path | BinaryIO) -> Session:
+        """Begin the session that an export holds, under its own id; durable when it returns.
+
+        `file` is a path or a stream of bytes. All of it is checked first. It starts nothing by
+        itself: prompts that wait are answered, and an open step is settled, with the next work on
+        the session. Raises ImportRefused, with file, line and reason, for what is no whole export,
+        and where the id or that of a prompt is taken; StoreError where it cannot be kept. Nothing
+        is imported then.
+        """
+        outputs = self._equipment.workplaces.outputs
+        return self._session(await import_export(self._equipment.store, outputs, file))
 
     def _session(self, session: str) -> Session:
         return Session(session, self._equipment, self._coordinator, self._ids)

@@ -1,4 +1,4 @@
-"""`perdure sessions`: list, show, change and delete."""
+"""`perdure sessions`: list, show, change, copy, carry and delete."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from perdure.cli.page import Block, Style, Words, heading, line, show, table
 from perdure.cli.terminal import waiting_for
 from perdure.cli.times import ago, iso
 from perdure.cli.transcript import item_data, transcript_blocks
+from perdure.cli.transfer import export, import_
 from perdure.clock import SystemClock, milliseconds
 from perdure.config.location import shown
 from perdure.errors import PerdureError, UsageError
@@ -150,6 +151,8 @@ def delete(session: str, yes: bool) -> None:
 
 sessions.add_command(fork)
 sessions.add_command(revert)
+sessions.add_command(export)
+sessions.add_command(import_)
 
 
 async def _list(as_json: bool) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio.to_thread
 import msgspec
 
 from perdure.clock import Ids
 from perdure.config.location import find_project
 from perdure.context.compare import same
 from perdure.errors import PromptConflict, UsageError
+from perdure.exchange import exported, write_export
 from perdure.history import events as ev
 from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
@@ -139,7 +142,7 @@ class Session:
         return transcript(await self._store.events(self.id), system=system)
 
     async def wait(self, *, only_here: bool = False) -> None:
-        """Wait until nobody works on the session; with `only_here`, until this process does not.
+        """Wait until nobody works on the session; with `only_here`, until no drain of this process.
 
         Cancelling it does not cancel the work. Raises what kept the last step from starting.
         """
@@ -259,6 +262,24 @@ class Session:
         """
         await revert(self._equipment, self.id, _message(to))
 
+    async def export(self, file: str | Path) -> Path:
+        """Write the session with its stored outputs into one file, and return its path.
+
+        It is durable when this returns, readable by its owner only, and takes the place of a file
+        that is there already; being cancelled takes effect after that. What is being worked on is
+        in it as far as it had come. Prompts, outputs and the values of Context Sources are in
+        clear. Raises UsageError where there can be no such file, PerdureError where it cannot be
+        written, StoreDamaged where the log makes no sense; the older file stays then.
+        """
+        blocks = exported(self.id, await self._store.events(self.id), self._outputs)
+        return await anyio.to_thread.run_sync(partial(write_export, file, blocks))
+
+    async def exported(self) -> AsyncGenerator[bytes]:
+        """Yield, block by block, the bytes that `export` writes, for what is no file."""
+        blocks = exported(self.id, await self._store.events(self.id), self._outputs)
+        while block := await anyio.to_thread.run_sync(next, blocks, b""):
+            yield block
+
     async def context(self, *, at: int | None = None) -> ContextView:
         """Return what the model has been told, beside what holds now; observes, admits nothing.
 
@@ -295,6 +316,10 @@ class Session:
                 "withdrawn, or another session has it"
             )
         return found
+
+    @property
+    def _outputs(self) -> Path:
+        return self._equipment.workplaces.outputs / self.id
 
     async def _first_admission(self, prompt: str) -> Admission:
         row = await self._store.prompt(prompt)

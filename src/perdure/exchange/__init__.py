@@ -1,0 +1,6 @@
+"""One session as one file, to keep or to go on with on another machine."""
+
+from perdure.exchange.exporting import exported, write_export
+from perdure.exchange.importing import import_export
+
+__all__ = ["exported", "import_export", "write_export"]
