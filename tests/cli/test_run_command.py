@@ -24,11 +24,9 @@ from perdure.testing import (
     say,
     write_config,
 )
-from perdure.testing.provider import ProtocolName
+from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.cli.conftest import Here
 from tests.cli.support import finished, one_line, shell, until
-
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -8,12 +8,10 @@ import pytest
 
 from perdure.history import events as ev
 from perdure.testing import FakeClock, cut, empty, error, malformed, say
-from perdure.testing.provider import ProtocolName
+from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.session.support import ask, bench, of_type
 
 pytestmark = pytest.mark.anyio
-
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

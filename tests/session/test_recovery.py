@@ -26,11 +26,10 @@ from perdure.testing import (
     say,
     serve_in_thread,
 )
-from perdure.testing.provider import ProtocolName
+from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.session.support import KEY, log_of, of_type
 from tests.session.worker import Job
 
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic")
 NEVER = threading.Event()
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -199,7 +198,9 @@ def test_a_prompt_killed_before_its_step_is_answered_by_the_next_process(tmp_pat
         assert len(promoted) == 2
 
 
-def test_processes_that_are_killed_after_a_recovery_leave_its_settlement_as_it_is(tmp_path: Path) -> None:
+def test_processes_that_are_killed_after_a_recovery_leave_its_settlement_as_it_is(
+    tmp_path: Path,
+) -> None:
     script = [
         calls(slow("once")),
         hold(NEVER, say("never")),

@@ -39,6 +39,7 @@ from perdure.testing import (
     isolated_environment,
     keeps_prefix,
     say,
+    think,
 )
 from perdure.testing.provider import ProtocolName
 from tests.session.support import KEY, log_of, of_type
@@ -69,7 +70,7 @@ def told_by(request: ReceivedRequest) -> dict[str, str]:
     """Work out what a model that reads the request from the start to the end knows."""
     body = request.json
     knows: dict[str, str] = {}
-    for text in texts([body.get("system", ""), body["messages"]]):
+    for text in texts([body.get("system", ""), body.get("messages") or body["input"]]):
         for match in STATEMENT.finditer(text):
             if match["key"]:
                 knows[match["key"]] = match["value"]
@@ -225,11 +226,11 @@ class WholeSession(RuleBasedStateMachine):
 
     @rule()
     def prompt(self) -> None:
-        self.step([say("Yes.")])
+        self.step([think("Hm.") + say("Yes.")])
 
     @rule()
     def prompt_with_a_call(self) -> None:
-        self.step([call("list", {"path": "."}), say("Nothing.")])
+        self.step([think("Where?") + call("list", {"path": "."}), say("Nothing.")])
 
     @rule()
     def prompt_that_fails(self) -> None:
@@ -310,9 +311,15 @@ class WholeSession(RuleBasedStateMachine):
 
 
 class WholeSessionOverAnthropic(WholeSession):
-    """The same over the other protocol."""
+    """The same over Anthropic Messages."""
 
     protocol: ProtocolName = "anthropic"
+
+
+class WholeSessionOverResponses(WholeSession):
+    """The same over OpenAI Responses."""
+
+    protocol: ProtocolName = "openai-responses"
 
 
 _QUICK = settings(
@@ -326,3 +333,5 @@ TestWholeSession = WholeSession.TestCase
 TestWholeSession.settings = _QUICK
 TestWholeSessionOverAnthropic = WholeSessionOverAnthropic.TestCase
 TestWholeSessionOverAnthropic.settings = _QUICK
+TestWholeSessionOverResponses = WholeSessionOverResponses.TestCase
+TestWholeSessionOverResponses.settings = _QUICK

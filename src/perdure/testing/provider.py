@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import anyio
 import msgspec
@@ -34,6 +34,9 @@ Script = Sequence[Reply] | Callable[[ReceivedRequest, int], Reply]
 """The replies in order, or a function of a request and the number of replies given before."""
 
 ProtocolName = Literal["openai-chat", "openai-responses", "anthropic"]
+
+PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
+"""Every protocol that the provider speaks."""
 
 Template = Literal["late-system-refused", "gemma"]
 
