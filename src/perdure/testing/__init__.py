@@ -2,9 +2,11 @@
 
 `ScriptedProvider` serves scripted answers over real HTTP on loopback and refuses what a real
 provider would refuse. `FakeClock` and `SequentialIds` make a run repeatable. `run_cli` runs the
-command line in a process of its own. None of it needs a test framework.
+command line in a process of its own. `CrashingStore` ends a program at a durable write, and
+`check_history` finds what is wrong with a log. None of it needs a test framework.
 """
 
+from perdure.testing.checking import check_history, check_store
 from perdure.testing.cli import (
     Finished,
     home_of,
@@ -15,6 +17,7 @@ from perdure.testing.cli import (
     write_config,
 )
 from perdure.testing.clock import FakeClock, SequentialIds
+from perdure.testing.crashes import CRASHED, CrashingStore, CrashPoint, CrashPoints, end_process
 from perdure.testing.prefix import Block, assert_prefix_kept, blocks, keeps_prefix
 from perdure.testing.provider import (
     ProtocolName,
@@ -46,7 +49,11 @@ from perdure.testing.script import (
 from perdure.testing.wire import ReceivedRequest
 
 __all__ = [
+    "CRASHED",
     "Block",
+    "CrashPoint",
+    "CrashPoints",
+    "CrashingStore",
     "FakeClock",
     "Finished",
     "ProtocolName",
@@ -60,9 +67,12 @@ __all__ = [
     "blocks",
     "call",
     "calls",
+    "check_history",
+    "check_store",
     "cut",
     "disordered",
     "empty",
+    "end_process",
     "error",
     "hold",
     "home_of",

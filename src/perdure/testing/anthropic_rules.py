@@ -66,6 +66,13 @@ def check_headers(request: ReceivedRequest, rules: Rules) -> None:
 
 def check_body(request: ReceivedRequest, rules: Rules) -> list[str]:
     """Refuse what the API refuses; return remarks about what it accepts silently."""
+    messages = check_form(request, rules)
+    _check_signatures(request, messages)
+    return _remarks(messages, request.json["model"])
+
+
+def check_form(request: ReceivedRequest, rules: Rules) -> list[Message]:
+    """Refuse what the API refuses but for signatures, whoever made them; return the messages."""
     body = request.json
     _check_members(body)
     if rules.models is not None and body["model"] not in rules.models:
@@ -78,8 +85,7 @@ def check_body(request: ReceivedRequest, rules: Rules) -> list[str]:
     _check_order(messages, body["model"])
     _check_pairing(_turns(messages))
     _check_markers(body)
-    _check_signatures(request, messages)
-    return _remarks(messages, body["model"])
+    return messages
 
 
 def _check_members(body: Any) -> None:

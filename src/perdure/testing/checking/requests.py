@@ -1,0 +1,66 @@
+"""Requests: each one can be made again from the log as it was sent, and a provider takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from perdure.errors import PerdureError
+from perdure.history import events as ev
+from perdure.history.state import SessionState, fold, takes_back
+from perdure.models.protocols import wire_protocols
+from perdure.models.transport import Transport
+from perdure.models.types import WireProtocol
+from perdure.testing import anthropic_rules, openai_chat_rules
+from perdure.testing.wire import ReceivedRequest, Rejection, Rules
+
+_TAKES: Mapping[str, Callable[[ReceivedRequest, Rules], object]] = {
+    "openai-chat": openai_chat_rules.check_body,
+    "anthropic": anthropic_rules.check_form,
+}
+"""What refuses a request of each protocol that the scripted provider speaks."""
+
+
+def requests(records: Sequence[ev.Record]) -> Iterator[tuple[int, str]]:
+    """Yield a log that cannot be folded, and requests that are not as sent or not acceptable."""
+    protocols = wire_protocols(Transport())
+    state = SessionState("")
+    for number, record in enumerate(records, 1):
+        if isinstance(record.data, ev.StepStarted):
+            yield from ((record.seq, words) for words in _wrong(state, record.data, protocols))
+        try:
+            if takes_back([record]):
+                state = fold("", records[:number])
+            else:
+                state.apply(record)
+        except PerdureError as error:
+            yield record.seq, f"the log cannot be folded: {error}"
+            return
+
+
+def _wrong(
+    state: SessionState, started: ev.StepStarted, protocols: Mapping[str, WireProtocol]
+) -> Iterator[str]:
+    shape = started.request
+    protocol = protocols.get(shape.protocol)
+    if protocol is None or state.epoch is None:
+        return
+    lowering = protocol.lowering(state.frame(started.model), shape)
+    request = lowering.request(state.items_for(started.model))
+    if request.digest != started.digest or request.blocks != started.blocks:
+        yield f"the request of step {started.step} is not the one that was sent"
+    if refusal := _refusal(shape.protocol, request.body):
+        yield f"the request of step {started.step} is refused: {refusal}"
+
+
+def _refusal(protocol: str, body: bytes) -> str:
+    takes = _TAKES.get(protocol)
+    if takes is None:
+        return ""
+    request = ReceivedRequest(0, "POST", "", {}, body, msgspec.json.decode(body))
+    try:
+        takes(request, Rules())
+    except Rejection as rejection:
+        return rejection.message
+    return ""
