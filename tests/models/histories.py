@@ -24,10 +24,12 @@ from perdure.history.items import (
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.models.types import Lowering, Request, WireProtocol
+from perdure.testing.openai_responses_rules import led_to, remember
+from perdure.testing.prefix import input_items
 from perdure.testing.signature import conversation
 from perdure.testing.wire import ReceivedRequest
 
-ProtocolName = Literal["anthropic", "openai-chat"]
+ProtocolName = Literal["anthropic", "openai-chat", "openai-responses"]
 
 PROTOCOLS = wire_protocols(Transport())
 TOOLS = (
@@ -123,7 +125,7 @@ def older_items(draw: st.DrawFn) -> tuple[Item, ...]:
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
     return Story(
-        protocol=draw(st.sampled_from(["anthropic", "openai-chat"])),
+        protocol=draw(st.sampled_from(["anthropic", "openai-chat", "openai-responses"])),
         form=draw(st.sampled_from(["native", "wrapped"])),
         baseline=draw(st.sampled_from(["", "You are here."])),
         tools=draw(st.sampled_from([(), TOOLS])),
@@ -215,6 +217,9 @@ class Player:
 
     def _sealed(self, parts: Sequence[Part], body: bytes) -> Iterator[Part]:
         """Bind each piece of reasoning to what stands before it, as the real provider does."""
+        if self.story.protocol == "openai-responses":
+            yield from self._items_of(parts, body)
+            return
         if self.story.protocol == "openai-chat":
             member = {"member": "reasoning_content"}
             for part in parts:
@@ -235,6 +240,31 @@ class Player:
                 # What comes later in this answer is signed as the lowering will write it.
                 for block in self._written(part):
                     before.add("assistant", block)
+
+    def _items_of(self, parts: Sequence[Part], body: bytes) -> Iterator[Part]:
+        """Give each part what its item in the Responses protocol has beside it."""
+        received = as_received(body)
+        before = conversation(received)
+        for item in input_items(received.json):
+            remember(before, item)
+        reasoning = ""
+        for part in parts:
+            own = f"{self._next():016}"
+            match part:
+                case Reasoning(text):
+                    reasoning = f"rs_{own}"
+                    summary = [{"type": "summary_text", "text": text}]
+                    sealed = {"encrypted_content": before.sign(reasoning), "summary": summary}
+                    yield Reasoning(text, {"type": "reasoning", "id": reasoning, **sealed})
+                    continue
+                case Text(text):
+                    said = {"type": "message", "role": "assistant", "status": "completed"}
+                    remember(before, {**said, "content": text})
+                    yield Text(text, {**said, "id": led_to("msg", own, reasoning)})
+                case ToolCall():
+                    call = {"type": "function_call", "id": led_to("fc", own, reasoning)}
+                    yield replace(part, opaque=call)
+            reasoning = ""
 
     def _written(self, part: Part) -> list[dict[str, Any]]:
         if isinstance(part, Text) and not part.text.strip():
