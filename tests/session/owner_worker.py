@@ -36,6 +36,8 @@ async def main(job: OwnerJob) -> None:
     async def effect(arguments: EffectArguments, context: ToolContext) -> str:
         async with await anyio.open_file(job.effects, "a") as file:
             await file.write(f"{job.name} {arguments.name}\n")
+        print("working", flush=True)
+        await anyio.sleep(arguments.seconds)
         return "done"
 
     tool = Tool(name="effect", description="Work.", arguments=EffectArguments, run=effect)

@@ -193,6 +193,25 @@ def test_a_process_that_was_stopped_past_its_lease_commits_nothing_and_has_no_ef
     assert outcomes == ["crashed", "completed", "completed", "completed"]
 
 
+def test_a_call_of_a_process_that_lost_its_session_is_stopped(tmp_path: Path) -> None:
+    script = [call("effect", {"name": "slow", "seconds": 600}), say("I see."), say("More.")]
+    with household(tmp_path, script) as h:
+        session = h.begin()
+        with h.process("sleeper", session=session, lease=0.6) as sleeper:
+            start(sleeper)
+            assert sleeper.stdout is not None
+            assert sleeper.stdout.readline() == "working\n"
+            sleeper.send_signal(signal.SIGSTOP)
+            h.together(["other"], session=session)
+            before = h.log(session)
+            sleeper.send_signal(signal.SIGCONT)
+            _, said = sleeper.communicate(timeout=60)
+        assert sleeper.returncode == 0
+        assert "another process took over" in said
+        assert h.log(session) == before
+    assert [event.outcome for event in of_type(before, ev.ToolSettled)] == ["unknown"]
+
+
 class _Paused:
     """A store that stops the drains of one runtime before or after their n-th call of it."""
 

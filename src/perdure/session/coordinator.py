@@ -20,6 +20,8 @@ _log = logging.getLogger("perdure.session")
 _FIRST_LOOK = 0.02
 _SLOWEST_LOOK = 0.25
 
+_TAKEN = "session %s: another process took over; nothing is lost"
+
 _ANY_STEP = 1 << 30
 """A limit of steps that none reaches: whether a drain would do more is seen when it runs."""
 
@@ -164,7 +166,7 @@ class Coordinator:
         try:
             await self._claim_and_drain(session, running)
         except LeaseLost:
-            _log.warning("session %s: another process took over; nothing is lost", session)
+            _log.warning(_TAKEN, session)
         except PerdureError as error:
             self._failures[session] = error
         except Exception as error:  # noqa: BLE001 - one session must not end the others
@@ -197,13 +199,18 @@ class Coordinator:
     async def _listen(
         self, running: _Running, lease: Lease, after: int, ended: anyio.CancelScope
     ) -> None:
-        """Stop the present drain when another process asks for it."""
+        """Stop the present drain when another process asks for it, or has taken over."""
         drain = running.drain
         with ended:
             asked = await until_asked(self._equipment.store, lease, after)
-            if drain is not None and not drain.settled.is_set():
+            if drain is None or drain.settled.is_set():
+                return
+            if asked:
                 drain.asked = asked
                 running.stop()
+            else:  # it may commit nothing any more, so its tools had better have no effects either
+                _log.warning(_TAKEN, lease.session)
+                drain.scope.cancel()
 
     async def _claim(self, session: str) -> Lease | None:
         # A claim that went through unseen would keep everybody out until it expires.

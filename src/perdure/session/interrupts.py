@@ -42,15 +42,19 @@ async def ask_owner(store: Store, feed: Feed, session: str, asker: str) -> bool:
 
 
 async def until_asked(store: Store, lease: Lease, after: int) -> int:
-    """Wait until somebody asks this very drain to stop; return the seq of that.
+    """Wait until somebody asks this very drain to stop, and return the seq of that.
 
-    `after` is a seq from before the lease was taken. What was asked of another drain is no matter.
+    Returns 0 when another drain has taken over. `after` is a seq from before the lease was taken.
+    What was asked of another drain is no matter.
     """
     while True:
         # Not the injected clock: this waits for people, and nothing of it is in the log.
         await anyio.sleep(_LOOK)
         try:
-            if (await store.session(lease.session)).control_seq <= after:
+            row = await store.session(lease.session)
+            if row.token != lease.token:
+                return 0
+            if row.control_seq <= after:
                 continue
             for record in await store.events(lease.session, after=after):
                 if record.data == InterruptAsked(lease.token):
