@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from perdure.errors import UsageError
@@ -28,6 +30,17 @@ def given_text(context: click.Context, parameter: click.Parameter, value: str | 
     if not value.strip():
         raise UsageError(f"the {name} is empty; give one")
     return unicode_text(value, name)
+
+
+def prompt_text(argument: str) -> str:
+    """Return the prompt that was given, or is to be read where it is `-`; UsageError for none."""
+    if argument == "-":
+        # Bytes that are no UTF-8 are found below, as those of an argument are.
+        argument = sys.stdin.buffer.read().decode(errors="surrogateescape") if sys.stdin else ""
+    unicode_text(argument, "prompt")
+    if not argument.strip():
+        raise UsageError("the prompt is empty; write what the model should do")
+    return argument
 
 
 session_id = click.argument("session", metavar="ID", callback=given_text)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import anyio
 import click
 import msgspec
 
-from perdure.cli.arguments import given_text, unicode_text
+from perdure.cli.arguments import given_text, prompt_text
 from perdure.cli.asking import Asker, can_ask
 from perdure.cli.choosing import Choice, choose
 from perdure.cli.listing import short_id
@@ -19,7 +19,7 @@ from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
 from perdure.errors import PerdureError, UsageError
-from perdure.history.events import InterruptAsked
+from perdure.history.events import InterruptAsked, PromptWithdrawn
 from perdure.session.handle import Admission, Session
 
 
@@ -67,21 +67,10 @@ def run(
     """
     if session and again:
         raise UsageError("-s names a session and -c takes the latest one; give only one of them")
-    text = _prompt(prompt)
+    text = prompt_text(prompt)
     choice = Choice(session=session, again=again, model=model, directory=directory)
     asking = prompt != "-" and can_ask()
     return anyio.run(_run, text, choice, format_ == "json", yes, asking)
-
-
-def _prompt(argument: str) -> str:
-    """Return the prompt that was given or is to be read; raise UsageError for none."""
-    if argument == "-":
-        # Bytes that are no UTF-8 are found below, as those of an argument are.
-        argument = sys.stdin.buffer.read().decode(errors="surrogateescape") if sys.stdin else ""
-    unicode_text(argument, "prompt")
-    if not argument.strip():
-        raise UsageError("the prompt is empty; write what the model should do")
-    return argument
 
 
 async def _run(text: str, choice: Choice, json: bool, yes: bool, asking: bool) -> int:
@@ -121,8 +110,15 @@ class _Answering:
             group.start_soon(self._terminal.show_progress)
             admission = await session.prompt(text, delivery="queue", hold=True)
             ending = await self._follow(session, admission)
+            await self._answer_others(session)
             group.cancel_scope.cancel()
         return ending
+
+    async def _answer_others(self, session: Session) -> None:
+        """Let the drain go on to the end: leaving would interrupt what was sent meanwhile."""
+        self._terminal.wait_for("the answer to what was sent meanwhile")
+        with suppress(PerdureError):  # `perdure sessions list` says why the rest still waits
+            await session.wait(only_here=True)
 
     async def _follow(self, session: Session, admission: Admission) -> Ending:
         ending = Ending()
@@ -134,6 +130,8 @@ class _Answering:
                         self._reporter.show(record)
                     self.asker.saw(record)
                     ending = ending.after(record)
+                    if record.data == PromptWithdrawn(admission.id):
+                        ending = msgspec.structs.replace(ending, outcome="withdrawn")
         if not self.stop.code and await _interrupted_elsewhere(session, admission, ending):
             self._terminal.note("interrupted by `perdure interrupt` or another program")
             ending = msgspec.structs.replace(ending, outcome="interrupted")
@@ -168,6 +166,8 @@ def _code(session: Session, ending: Ending) -> int:
             return 130
         case "declined":
             raise PerdureError("a tool call was declined, so the run ended there")
+        case "withdrawn":
+            raise PerdureError("the prompt was withdrawn before its turn came")
         case _:
             reason = ending.failure.message if ending.failure else "the prompt was not answered"
             raise PerdureError(reason)

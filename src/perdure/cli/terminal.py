@@ -134,6 +134,11 @@ class Terminal:
         return f"{look}{text}{_RESET}" if self._err.styled else text
 
 
+def noted(text: str) -> None:
+    """Say on standard error what a command did."""
+    Terminal(Output(sys.stdout), Output(sys.stderr)).note(text)
+
+
 @asynccontextmanager
 async def waiting_for(what: str) -> AsyncGenerator[None]:
     """Keep a line of progress on a terminal while the context is open."""

@@ -106,9 +106,14 @@ class Coordinator:
         return self._failures.get(session)
 
     async def wait(self, session: str) -> None:
-        """Wait until the session is not drained here; cancelling stops only the waiting."""
-        while (running := self._running.get(session)) is not None:
-            await running.done.wait()
+        """Wait until the session is not drained here; cancelling stops only the waiting.
+
+        A wait for its turn, while another process drains it, does not count.
+        """
+        while session in self._leases and (running := self._running.get(session)):
+            if running.drain is None:
+                return
+            await running.drain.settled.wait()
 
     async def interrupt(self, session: str, *, only_here: bool = False) -> bool:
         """Stop the session's drain and return whether there was one. Pending prompts stay.

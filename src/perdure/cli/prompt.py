@@ -1,0 +1,55 @@
+"""`perdure prompt`: put a prompt into the inbox of a session."""
+
+from __future__ import annotations
+
+import sys
+
+import anyio
+import click
+
+from perdure.cli.arguments import given_text, prompt_text, session_id
+from perdure.cli.inbox import outlook
+from perdure.cli.opening import opened
+from perdure.cli.output import Output
+from perdure.cli.terminal import noted
+from perdure.history.events import Delivery
+
+
+@click.command(short_help="Put a prompt into a session's inbox, and do not wait.")
+@session_id
+@click.argument("text")
+@click.option(
+    "--steer/--queue",
+    default=True,
+    help="Join the work that goes on at its next step (the default), or wait for its end.",
+)
+@click.option(
+    "--id",
+    "prompt",
+    metavar="PROMPT",
+    callback=given_text,
+    help="Your own id for the prompt: given again, it sends nothing twice.",
+)
+def prompt(session: str, text: str, steer: bool, prompt: str | None) -> None:
+    """Put TEXT into the inbox of session ID and print the id of the prompt.
+
+    It is on disk when the command returns. A process that works on the session takes it; where
+    nobody does, it waits for the next `perdure run -s ID`. Nothing is run here. A TEXT of - is
+    read from standard input.
+
+    \b
+    Examples:
+      perdure prompt 7k2m9q "Leave the tests alone."
+      perdure prompt 7k2m9q --queue "Then write the change log."
+      perdure prompt 7k2m9q --id mail-4711 - < mail.txt
+    """
+    anyio.run(_prompt, session, prompt_text(text), "steer" if steer else "queue", prompt)
+
+
+async def _prompt(prefix: str, text: str, delivery: Delivery, prompt: str | None) -> None:
+    async with opened() as runtime:
+        session = await runtime.session(prefix)
+        admission = await session.prompt(text, id=prompt, delivery=delivery, wake=False)
+        # Whoever reads the id may end this process: what was promised is kept by then.
+        Output(sys.stdout).write(f"{admission.id}\n")
+        noted(await outlook(runtime, session, admission.id))
