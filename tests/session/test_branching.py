@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from perdure.clock import RandomIds, SystemClock
+from perdure.exchange.checking import find_fault
 from perdure.history import events as ev
 from perdure.history.items import Item, SummaryItem, SystemItem, UserItem
 from perdure.history.state import SessionState, fold
@@ -139,7 +140,7 @@ def telling(state: SessionState) -> Any:
     system = [item.text for item in state.items if isinstance(item, SystemItem)]
     baseline = state.epoch.baseline if state.epoch else ""
 
-    return SimpleNamespace(json={"system": baseline, "messages": system})
+    return SimpleNamespace(json={"messages": [baseline, *system]})
 
 
 def seq_of_step(records: Sequence[ev.Record], step: int) -> int:
@@ -180,6 +181,7 @@ def check_every_cut(records: Sequence[ev.Record]) -> None:
         copy = forked("origin", records, at, new_id=lambda ids=ids: f"new{next(ids)}", time=7)
         last = copy[-1].data
         assert isinstance(last, ev.SessionForked)
+        assert find_fault("copy", copy) is None
         then, now = fold("origin", records[: last.at]), fold("copy", copy)
         assert facts_of(now) == facts_of(then)
         assert not any([now.pending, now.unread, now.step, now.compacting, now.asked_to_compact])
