@@ -40,6 +40,18 @@ def body(request: Request) -> dict[str, Any]:
     return msgspec.json.decode(request.body)
 
 
+def whole(request: Request) -> tuple[object, ...]:
+    """Return all that a request is, its bytes too: two that were written apart are never equal."""
+    return (
+        request.body,
+        request.blocks,
+        request.digest,
+        request.prefix,
+        request.cause,
+        request.forms,
+    )
+
+
 def messages(
     protocol: str, items: Sequence[Item], form: Form = "wrapped", given: Frame | None = None
 ) -> list[Any]:

@@ -8,7 +8,7 @@ settled encoded, and proves with the digest chain what was kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from perdure.history.content import Form, Text, ToolCall
@@ -116,7 +116,7 @@ class HistoryLowering:
         free: list[Form] = [form for _, form in self._free]
         free.extend(form for at, form in forms if _is_free(behind[at]))
         return Request(
-            body=self._body(tail),
+            write=self._writer(tail),
             blocks=blocks,
             digest=digest,
             prefix=prefix,
@@ -232,18 +232,28 @@ class HistoryLowering:
                 return WRAPPED_LATER.format(_NOUNS.get(type(behind[cut]), "another turn"))
         return HISTORY_CHANGED
 
-    def _body(self, tail: Page) -> bytes:
-        """Join the kept bytes with the new ones, copying them once, and put the markers in."""
-        settled, marker, head = self._page, self._dialect.marker, self._dialect.head
+    def _writer(self, tail: Page) -> Callable[[], bytes]:
+        """Return what joins the kept bytes with the new ones and puts the markers in."""
+        settled, head, marker = self._page, self._dialect.head, self._dialect.marker
         kept = {0 if tail.anchor else settled.anchor, 0 if tail.end else settled.end}
-        pieces: list[bytes | memoryview] = [head]
-        comma = b"" if head.endswith(b"[") else b","
-        for page, places in ((settled, kept), (tail, {tail.anchor, tail.end})):
-            if page.data:
-                pieces.append(comma)
-                pieces += _marked(page.data, sorted(places - {0}) if marker else [], marker)
-                comma = b","
-        return b"".join([*pieces, b"]}"])
+        # With the lengths of now, for what is kept grows with the next answer.
+        parts = (
+            (settled, len(settled.data), kept),
+            (tail, len(tail.data), {tail.anchor, tail.end}),
+        )
+
+        def write() -> bytes:
+            pieces: list[bytes | memoryview] = [head]
+            comma = b"" if head.endswith(b"[") else b","
+            for page, end, places in parts:
+                if end:
+                    pieces.append(comma)
+                    marked = sorted(places - {0}) if marker else []
+                    pieces += _marked(page.data, end, marked, marker)
+                    comma = b","
+            return b"".join([*pieces, b"]}"])
+
+        return write
 
 
 def wrapped(marker: str, text: str) -> str:
@@ -252,9 +262,11 @@ def wrapped(marker: str, text: str) -> str:
     return f"<{name}>\n{text}\n</{name}>"
 
 
-def _marked(data: bytearray, places: Sequence[int], marker: bytes) -> Iterator[bytes | memoryview]:
-    """Yield data with a marker at each place."""
-    view, written = memoryview(data), 0
+def _marked(
+    data: bytearray, end: int, places: Sequence[int], marker: bytes
+) -> Iterator[bytes | memoryview]:
+    """Yield data up to an end, with a marker at each place."""
+    view, written = memoryview(data)[:end], 0
     for place in places:
         yield view[written:place]
         yield marker

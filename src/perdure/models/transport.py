@@ -109,6 +109,7 @@ class Transport:
         endpoint = post.endpoint
         patience = _Patience(post.peer, endpoint.silence_timeout, endpoint.attempt_timeout)
         response = await self._send(post, patience)
+        post = msgspec.structs.replace(post, body=b"")  # which is large and has done its work
         body = _Body(post.peer, response, patience)
         try:
             kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -137,9 +138,11 @@ class Transport:
         if not address(post.url):
             message = f"the base_url of {post.peer.provider} is no http or https address"
             raise post.peer.refuse(InvalidRequest, f"{message}; correct it in the configuration")
-        headers = _headers(post)
+        headers = _headers(post) | {"Content-Length": str(len(post.body))}
         client = self._client(post)
-        request = client.build_request("POST", post.url, headers=headers, content=post.body)
+        request = client.build_request(
+            "POST", post.url, headers=headers, content=_sent_once(post.body)
+        )
         try:
             return await patience.wait(client.send(request, stream=True))
         except httpx2.ConnectTimeout as error:
@@ -311,6 +314,11 @@ def _whole(peer: Peer, body: bytes, kind: str, decoder: Decoder) -> list[Piece]:
     if not decoder.is_whole:
         raise peer.broken(f"it answered with {kind} that is no answer instead of an event stream")
     return pieces
+
+
+async def _sent_once(body: bytes) -> AsyncGenerator[bytes, None]:
+    """Yield a body that nobody holds any more once it is sent: the answer may take long."""
+    yield body
 
 
 def _headers(post: Post) -> dict[str, str]:

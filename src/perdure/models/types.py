@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -76,17 +76,22 @@ Piece = TextPiece | ReasoningPiece | Answer
 class Request(msgspec.Struct, frozen=True):
     """One provider request, lowered.
 
-    `body` is the exact JSON. `blocks` and `digest` are the length and head of the digest chain,
+    `write` writes the body. `blocks` and `digest` are the length and head of the digest chain,
     `prefix` and `cause` as in StepStarted. `forms` are the forms taken by the System Messages that
     no answer has bound yet, in order.
     """
 
-    body: bytes
+    write: Callable[[], bytes]
     blocks: int
     digest: str
     prefix: bool | None
     cause: str
     forms: tuple[Form, ...]
+
+    @property
+    def body(self) -> bytes:
+        """The exact JSON, the same each time; written anew, for it is as long as the history."""
+        return self.write()
 
 
 class Lowering(Protocol):
