@@ -11,11 +11,32 @@ import anyio
 from perdure.clock import SystemClock
 from perdure.history import events as ev
 from perdure.store.sqlite import open_sqlite
-from perdure.testing import hold, say
+from perdure.testing import call, hold, say
 from tests.cli.conftest import Here
-from tests.cli.support import Shell, finished, one_line, shell
+from tests.cli.support import Shell, finished, one_line, shell, until
 
 KEPT = "the prompt is kept: the next run of this session answers it first"
+
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from perdure import Source
+
+times = 0
+
+async def load():
+    global times
+    times += 1
+    if times == 2:
+        Path("REACHED").touch()
+        await asyncio.sleep(600)
+    return "up"
+
+def plugin(scope):
+    scope.source(Source(key="slow/light", type=str, load=load, baseline=str, timeout=600.0,
+        update=lambda before, now: now))
+"""
 
 
 def endless() -> object:
@@ -81,6 +102,20 @@ def test_a_run_whose_prompt_had_not_begun_says_that_it_is_kept(tmp_path: Path, h
     assert listed["status"] == "waiting"
     assert more.out == "More.\n"
     assert b"mine" in s.provider.requests[2].body
+
+
+def test_a_run_that_is_interrupted_between_two_steps_says_so(tmp_path: Path, here: Here) -> None:
+    reached, plugin = tmp_path / "reached", tmp_path / "slow.py"
+    plugin.write_text(SLOW.replace("REACHED", str(reached)))
+    config = {"plugins": {"paths": [str(plugin)]}}
+    with shell(tmp_path, [call("list", {"path": "."})], config=config) as s:
+        with s.start("run", "look") as run:
+            until(reached.exists)
+            assert here("interrupt", s.the_session()).code == 0
+            ended = finished(run)
+    assert ended.code == 130
+    assert "interrupted by `perdure interrupt`" in ended.err
+    assert "step limit" not in ended.err
 
 
 def test_an_idle_session_has_nothing_to_interrupt(tmp_path: Path, here: Here) -> None:
