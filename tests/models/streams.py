@@ -10,6 +10,7 @@ import msgspec
 from perdure.models.anthropic_stream import MessagesDecoder
 from perdure.models.decoding import Decoder
 from perdure.models.failures import Peer
+from perdure.models.openai_responses_stream import ResponsesDecoder
 from perdure.models.openai_stream import ChatDecoder
 from perdure.models.sse import EventReader, ServerEvent
 from perdure.models.types import Answer, Piece, ReasoningPiece, TextPiece
@@ -18,6 +19,7 @@ PEER = Peer("acme", "m", "127.0.0.1:1", "ACME_KEY", ("secret-key",))
 
 DECODERS: dict[str, Callable[[Peer], Decoder]] = {
     "openai-chat": ChatDecoder,
+    "openai-responses": ResponsesDecoder,
     "anthropic": MessagesDecoder,
 }
 
@@ -90,6 +92,27 @@ def message_delta(stop: Any, **usage: Any) -> dict[str, Any]:
     return {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage}
 
 
+def added(index: Any, kind: str, **members: Any) -> dict[str, Any]:
+    """Return the event that begins an output item of Responses."""
+    item = {"type": kind, **members}
+    return {"type": "response.output_item.added", "output_index": index, "item": item}
+
+
+def done(index: Any, kind: str, **members: Any) -> dict[str, Any]:
+    """Return the event that ends an output item of Responses."""
+    return {**added(index, kind, **members), "type": "response.output_item.done"}
+
+
+def growth(index: Any, kind: str, fragment: Any, **place: Any) -> dict[str, Any]:
+    """Return a fragment of an output item of Responses."""
+    return {"type": f"response.{kind}.delta", "output_index": index, "delta": fragment, **place}
+
+
+def ended(status: str = "completed", **members: Any) -> dict[str, Any]:
+    """Return the last event of Responses."""
+    return {"type": f"response.{status}", "response": {"status": status, **members}}
+
+
 MESSAGE_STOP = {"type": "message_stop"}
 CHAT_HELLO = frames(delta(content="Hel"), delta(content="lo"), delta("stop"), "[DONE]")
 MESSAGES_HELLO = frames(
@@ -100,3 +123,18 @@ MESSAGES_HELLO = frames(
     message_delta("end_turn", output_tokens=2),
     MESSAGE_STOP,
 )
+RESPONSE_CREATED = {"type": "response.created", "response": {"status": "in_progress"}}
+RESPONSES_HELLO = frames(
+    RESPONSE_CREATED,
+    added(0, "message", id="msg_1", content=[]),
+    growth(0, "output_text", "Hel"),
+    growth(0, "output_text", "lo"),
+    {"type": "response.output_text.done", "output_index": 0, "text": "Hello"},
+    ended(usage={"input_tokens": 3, "output_tokens": 2}),
+)
+HELLO = {
+    "anthropic": MESSAGES_HELLO,
+    "openai-chat": CHAT_HELLO,
+    "openai-responses": RESPONSES_HELLO,
+}
+"""By protocol: a stream that says hello."""

@@ -15,21 +15,25 @@ from perdure.history.content import ToolCall
 from perdure.models.sse import EventReader
 from perdure.models.types import Answer
 from tests.models.streams import (
-    CHAT_HELLO,
     DECODERS,
+    HELLO,
     MESSAGE_STOP,
-    MESSAGES_HELLO,
     PEER,
+    RESPONSE_CREATED,
+    added,
     block_delta,
     block_start,
     call_delta,
     delta,
+    done,
+    ended,
     frames,
+    growth,
     message_delta,
     message_start,
 )
 
-BOTH = pytest.mark.parametrize("protocol", ["anthropic", "openai-chat"])
+ALL = pytest.mark.parametrize("protocol", sorted(HELLO))
 
 scalars = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4) | st.floats()
 keys = st.text(max_size=4)
@@ -44,6 +48,10 @@ places: st.SearchStrategy[Any] = st.integers(0, 2) | junk
 kinds = st.sampled_from(["text", "thinking", "redacted_thinking", "tool_use", "novel"])
 fragments = st.sampled_from(
     ["text_delta", "thinking_delta", "signature_delta", "input_json_delta", "novel"]
+)
+items = st.sampled_from(["message", "reasoning", "function_call", "novel"])
+growing = st.sampled_from(
+    ["output_text", "refusal", "reasoning_summary_text", "function_call_arguments", "novel"]
 )
 
 
@@ -84,11 +92,33 @@ def messages_events(draw: st.DrawFn) -> Any:
     return draw(st.sampled_from(choices))
 
 
+@st.composite
+def responses_events(draw: st.DrawFn) -> Any:
+    """Return what an event of Responses may be, more or less."""
+    value, place, kind = draw(anything), draw(places), draw(items)
+    members = dict.fromkeys(["id", "call_id", "name", "arguments", "content", "summary"], value)
+    number = {"sequence_number": draw(anything)}
+    parts = [{"type": "output_text", "text": value}, {"type": "refusal", "refusal": value}, value]
+    choices: list[Any] = [
+        added(place, kind),
+        added(place, kind, **members),
+        growth(place, draw(growing), value, content_index=draw(places)),
+        growth(place, draw(growing), "x") | number,
+        {"type": f"response.{draw(growing)}.done", "output_index": place, "text": value},
+        done(place, kind, **members),
+        done(place, kind, content=parts, summary=parts, id="x_1"),
+        ended(draw(st.sampled_from(["completed", "incomplete", "failed"])), output=value),
+        ended(output=[{"type": kind, **members}, value], usage=value, error=draw(anything)),
+        value,
+    ]
+    return draw(st.sampled_from(choices))
+
+
 EVENTS: dict[str, st.SearchStrategy[Any]] = {
     "openai-chat": chat_events(),
     "anthropic": messages_events(),
+    "openai-responses": responses_events(),
 }
-HELLO = {"openai-chat": CHAT_HELLO, "anthropic": MESSAGES_HELLO}
 _RICH: dict[str, list[Any]] = {
     "openai-chat": [
         delta(reasoning_content="I look."),
@@ -118,6 +148,23 @@ _RICH: dict[str, list[Any]] = {
         message_delta("tool_use", output_tokens=2),
         MESSAGE_STOP,
     ],
+    "openai-responses": [
+        RESPONSE_CREATED,
+        added(0, "reasoning", id="rs_1", summary=[]),
+        growth(0, "reasoning_summary_text", "I look.", summary_index=0),
+        done(0, "reasoning", id="rs_1", summary=[], encrypted_content="c2ln"),
+        added(1, "message", id="msg_1", content=[]),
+        growth(1, "output_text", "Let me see 🦉", content_index=0),
+        done(1, "message", id="msg_1", content=[{"type": "output_text", "text": "Let me see 🦉"}]),
+        added(2, "function_call", id="fc_1", call_id="c1", name="read", arguments=""),
+        added(3, "function_call", id="fc_2", call_id="c2", name="list", arguments=""),
+        growth(2, "function_call_arguments", '{"path"'),
+        growth(3, "function_call_arguments", "{}"),
+        growth(2, "function_call_arguments", ': "a"}'),
+        done(3, "function_call", id="fc_2", call_id="c2", name="list", arguments="{}"),
+        done(2, "function_call", id="fc_1", arguments='{"path": "a"}'),
+        ended(usage={"input_tokens": 3, "output_tokens": 2}),
+    ],
 }
 RICH = {protocol: [frames(each) for each in events] for protocol, events in _RICH.items()}
 """Streams with all that an answer can have, an event each."""
@@ -146,7 +193,7 @@ def check(found: Answer | str) -> None:
     assert all(ids)
 
 
-@BOTH
+@ALL
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_events_give_an_answer_or_a_typed_error(protocol: str, data: st.DataObject) -> None:
@@ -155,7 +202,7 @@ def test_any_events_give_an_answer_or_a_typed_error(protocol: str, data: st.Data
     check(answer_to(protocol, [frames(*begun, *events)]))
 
 
-@BOTH
+@ALL
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_good_stream_is_a_typed_error_or_harmless(
@@ -168,7 +215,7 @@ def test_any_damage_to_a_good_stream_is_a_typed_error_or_harmless(
     check(answer_to(protocol, [bytes(stream)]))
 
 
-@BOTH
+@ALL
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_any_bytes_give_an_answer_or_a_typed_error(protocol: str, data: st.DataObject) -> None:
@@ -177,7 +224,7 @@ def test_any_bytes_give_an_answer_or_a_typed_error(protocol: str, data: st.DataO
     check(answer_to(protocol, [*lines, b"\n\n", *data.draw(st.lists(line, max_size=3))]))
 
 
-@BOTH
+@ALL
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_events_that_are_lost_or_doubled_or_out_of_order_are_a_typed_error_or_harmless(
@@ -188,7 +235,7 @@ def test_events_that_are_lost_or_doubled_or_out_of_order_are_a_typed_error_or_ha
     check(answer_to(protocol, [events[at] for at in data.draw(order)]))
 
 
-@BOTH
+@ALL
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_where_chunks_end_makes_no_difference_to_damage_either(
@@ -204,7 +251,7 @@ def test_where_chunks_end_makes_no_difference_to_damage_either(
     assert found == answer_to(protocol, [bytes(stream)])
 
 
-@BOTH
+@ALL
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_any_document_in_place_of_a_stream_gives_an_answer_or_a_typed_error(
@@ -218,7 +265,8 @@ def test_any_document_in_place_of_a_stream_gives_an_answer_or_a_typed_error(
             [
                 {"content": [block, {**block, "type": data.draw(kinds)}], "stop_reason": value},
                 {"choices": [{"message": message, "finish_reason": value}], "usage": value},
-                {"choices": value, "content": value, "usage": value},
+                {"choices": value, "content": value, "output": value, "usage": value},
+                {"output": [{**block, "type": data.draw(items)}, value], "status": value},
             ]
         )
     )
@@ -230,7 +278,7 @@ def test_any_document_in_place_of_a_stream_gives_an_answer_or_a_typed_error(
         check(str(error))
 
 
-@BOTH
+@ALL
 @settings(deadline=None)
 @given(data=st.data())
 def test_where_chunks_end_makes_no_difference(protocol: str, data: st.DataObject) -> None:
@@ -241,7 +289,7 @@ def test_where_chunks_end_makes_no_difference(protocol: str, data: st.DataObject
     assert answer_to(protocol, chunks) == answer_to(protocol, [stream])
 
 
-@BOTH
+@ALL
 def test_a_good_stream_that_is_cut_anywhere_is_an_answer_or_cut(protocol: str) -> None:
     stream = HELLO[protocol]
     for length in range(len(stream)):
@@ -249,7 +297,7 @@ def test_a_good_stream_that_is_cut_anywhere_is_an_answer_or_cut(protocol: str) -
         assert not isinstance(found, str) or "cut before the answer was whole" in found
 
 
-@BOTH
+@ALL
 def test_a_whole_stream_with_everything_is_an_answer(protocol: str) -> None:
     answer = answer_to(protocol, RICH[protocol])
     assert isinstance(answer, Answer)

@@ -23,12 +23,18 @@ from perdure.models.transport import Transport, address, is_loopback
 from perdure.models.types import Answer, Endpoint, Piece, TextPiece
 from perdure.testing import nobody_listens
 from tests.models.loopback import head, serving
-from tests.models.streams import CHAT_HELLO, MESSAGES_HELLO, delta, frames
+from tests.models.streams import (
+    CHAT_HELLO,
+    HELLO,
+    MESSAGES_HELLO,
+    RESPONSES_HELLO,
+    delta,
+    frames,
+)
 
 pytestmark = pytest.mark.anyio
 
-BOTH = pytest.mark.parametrize("protocol", ["anthropic", "openai-chat"])
-HELLO = {"anthropic": MESSAGES_HELLO, "openai-chat": CHAT_HELLO}
+ALL = pytest.mark.parametrize("protocol", sorted(HELLO))
 JSON = head(content_type="application/json")
 NOON = datetime(2026, 11, 5, 12, 0, tzinfo=UTC)
 
@@ -70,7 +76,7 @@ async def failing(pieces: AsyncGenerator[Piece], kind: type[errors.ProviderError
     return message
 
 
-@BOTH
+@ALL
 async def test_a_stream_comes_in_pieces_and_ends_with_one_answer(
     transport: Transport, protocol: str
 ) -> None:
@@ -104,6 +110,13 @@ async def test_chat_completions_are_asked_with_a_bearer_key(transport: Transport
     assert server.requests[0].startswith(b"POST /v1/chat/completions ")
     assert b"\r\nAuthorization: Bearer secret-key\r\n" in server.requests[0]
     assert b"Authorization" not in server.requests[1]
+
+
+async def test_responses_are_asked_with_a_bearer_key(transport: Transport) -> None:
+    async with serving([head(), RESPONSES_HELLO]) as server:
+        await collect(stream(transport, server.url + "/v1/", "openai-responses"))
+    assert server.requests[0].startswith(b"POST /v1/responses HTTP/1.1\r\n")
+    assert b"\r\nAuthorization: Bearer secret-key\r\n" in server.requests[0]
 
 
 async def test_configured_headers_win_over_ours(transport: Transport) -> None:
@@ -426,7 +439,7 @@ async def test_a_whole_message_is_an_answer(transport: Transport) -> None:
     assert answer.usage.input == 3
 
 
-@BOTH
+@ALL
 async def test_an_error_with_status_200_is_typed(transport: Transport, protocol: str) -> None:
     body = b'{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}'
     async with serving([JSON, body]) as server:
@@ -434,7 +447,7 @@ async def test_an_error_with_status_200_is_typed(transport: Transport, protocol:
         await failing(pieces, errors.ProviderOverloaded)
 
 
-@BOTH
+@ALL
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"{broken", b'{"choices": []}'])
 async def test_json_that_is_no_answer_names_its_content_type(
     transport: Transport, protocol: str, body: bytes

@@ -154,9 +154,9 @@ class ResponsesDecoder:
 
     def feed_whole(self, body: dict[str, Any]) -> list[Piece]:
         """Take an answer that came in one piece: the same as the end of its stream."""
-        if body.get("error") or not isinstance(body.get("output"), list):
-            raise failure(self._peer, report(None, body))
         pieces: list[Piece] = []
+        if not isinstance(body.get("output"), list):
+            return pieces
         for index, item in enumerate(as_array(body.get("output"))):
             pieces += self._added(index, as_object(item))
             pieces += self._done(index, as_object(item))
