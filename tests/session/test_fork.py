@@ -362,6 +362,14 @@ async def test_what_is_no_message_is_named(tmp_path: Path, at: int | str) -> Non
         assert len(await log_of(session)) == 1
 
 
+@pytest.mark.parametrize("at", [True, 1.5, None, b"1"])
+async def test_what_cannot_be_a_message_is_refused_by_its_type(tmp_path: Path, at: Any) -> None:
+    async with bench(tmp_path, []) as b, b.runtime() as runtime:
+        session = await b.session(runtime)
+        with pytest.raises(UsageError, match=f"not {type(at).__name__}"):
+            await session.revert(at)
+
+
 @pytest.mark.parametrize("withdrawn", [True, False])
 async def test_a_prompt_that_is_not_in_the_history_is_no_message(
     tmp_path: Path, withdrawn: bool

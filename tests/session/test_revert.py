@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from perdure import ConcurrencyError, Source, StoreDamaged, UsageError
@@ -15,6 +16,7 @@ from perdure.history.standing import standing
 from perdure.history.state import MOVED, SessionState, fold
 from perdure.session.owner import new_owner
 from perdure.session.revert import reverting
+from perdure.store.contract import Guard
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import call, hold, keeps_prefix, say, think
 from perdure.testing.provider import ProtocolName
@@ -48,6 +50,24 @@ async def check(b: Bench) -> list[str]:
         return list(await store.check())
     finally:
         await store.close()
+
+
+class Watched(SystemClock):
+    """The host's clock, which tells that somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.slept = 0
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept += 1
+        await super().sleep(seconds)
+
+    async def looks(self) -> None:
+        """Wait until who waits for its turn has looked at the session once more."""
+        before = self.slept
+        with anyio.fail_after(20):
+            while self.slept < before + 2:
+                await anyio.sleep(0.01)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -291,6 +311,52 @@ async def test_a_session_that_another_process_works_on_is_not_reverted(tmp_path:
         finally:
             await store.close()
         await session.revert("mine")
+
+
+async def test_who_waits_for_its_turn_goes_on_after_a_revert(tmp_path: Path) -> None:
+    clock = Watched()
+    async with bench(tmp_path, [say("one"), say("two")]) as b, b.runtime(clock=clock) as runtime:
+        session = await b.session(runtime)
+        await ask(session, "first")
+        state = await session.state()
+        cut = (await session.messages())[-1].seq + 1
+        store = await open_sqlite(b.store, clock=SystemClock())
+        try:
+            lease = await store.claim(session.id, new_owner(RandomIds()))
+            assert lease is not None
+            await session.prompt("second", id="second")
+            await clock.looks()
+            reverted = ev.SessionReverted(cut, state.snapshot)
+            guard = Guard(token=lease.token)
+            await store.append(session.id, [reverted], guard=guard)
+            await clock.looks()
+            await store.release(lease)
+        finally:
+            await store.close()
+        await session.wait()
+        assert texts(await session.messages()) == ["first", "one", "second", "two"]
+        assert await check(b) == []
+
+
+async def test_what_a_dead_process_left_open_is_settled_by_a_revert(tmp_path: Path) -> None:
+    async with bench(tmp_path, [say("one"), say("two")]) as b, b.runtime() as runtime:
+        session = await b.session(runtime)
+        records = await ask(session, "first")
+        cut = (await session.messages())[-1].seq
+        (step,) = of_type(records, ev.StepStarted)
+        store = await open_sqlite(b.store, clock=SystemClock())
+        called = ev.AssistantMessage(2, (ToolCall("a", "list", "{}"),), "tool_calls")
+        again = msgspec.structs.replace(step, step=2)
+        await store.append(session.id, [again, called, ev.ToolStarted(2, "a", "list")])
+        await store.close()
+        await session.revert(cut)
+        after = (await log_of(session))[-3:]
+        assert [each.type for each in after] == [
+            *("tool.settled", "step.finished", "session.reverted")
+        ]
+        (next_step,) = of_type(await ask(session, "second"), ev.StepStarted)
+        assert (next_step.step, next_step.prefix) == (3, True)
+        assert await check(b) == []
 
 
 async def test_a_refused_revert_gives_the_session_free(tmp_path: Path) -> None:
