@@ -125,7 +125,9 @@ def test_an_idle_session_has_nothing_to_interrupt(tmp_path: Path, here: Here) ->
         ended = here("interrupt", s.the_session())
         assert here("events", s.the_session()).out == before
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == f"session {s.the_session()} is idle; there is nothing to interrupt\n"
+    assert (
+        ended.out == f"nobody works on session {s.the_session()}; there is nothing to interrupt\n"
+    )
 
 
 def test_an_unknown_session_cannot_be_interrupted(tmp_path: Path, here: Here) -> None:

@@ -25,7 +25,7 @@ _LOOK = 0.05
 def interrupt(session: str) -> None:
     """Stop what runs in session ID, whichever process runs it.
 
-    What ran is settled, and prompts that wait are kept. An idle session stays as it is.
+    What ran is settled, and prompts that wait are kept. Where nobody works, nothing changes.
 
     \b
     Example:
@@ -40,7 +40,7 @@ async def _interrupt(prefix: str) -> str:
         session = await runtime.session(prefix)
         before = await row_of(runtime, session.id)
         if not await session.interrupt():
-            return f"session {session.id} is idle; there is nothing to interrupt"
+            return f"nobody works on session {session.id}; there is nothing to interrupt"
         if not before.owner:  # it began just then
             before = await row_of(runtime, session.id)
         with anyio.move_on_after(_PATIENCE):

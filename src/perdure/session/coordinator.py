@@ -194,7 +194,7 @@ class Coordinator:
             before = seen.last_seq
         self._leases[session] = lease
         ended = anyio.CancelScope()
-        self._group.start_soon(self._listen, running, lease, before, ended)
+        self._group.start_soon(self._listen, running, lease, before, ended, name="listener")
         try:
             await drain(self._equipment, lease)
         finally:
