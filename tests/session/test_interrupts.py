@@ -24,6 +24,7 @@ from perdure import (
 from perdure.clock import SystemClock
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
+from perdure.session.interrupts import until_asked
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import Reply, ScriptedProvider, call, error, hold, say
 from tests.session.support import Bench, ask, bench, log_of, of_type
@@ -237,6 +238,23 @@ async def test_a_later_drain_is_not_hit_by_an_interrupt_of_an_earlier_one(tmp_pa
             await again.wait()
             (finished,) = of_type(await log_of(again), ev.StepFinished)
         assert finished.outcome == "completed"
+
+
+async def test_a_drain_hears_only_what_was_asked_of_itself(tmp_path: Path) -> None:
+    async with bench(tmp_path, []) as b:
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+        async with await open_sqlite(b.store, clock=SystemClock()) as store:
+            first = await store.claim(session.id, "one")
+            assert first is not None
+            await store.release(first)
+            second = await store.claim(session.id, "two")
+            assert second is not None
+            tokens = (first.token, second.token + 1, second.token)
+            records = await store.append(session.id, [ev.InterruptAsked(t) for t in tokens])
+            with anyio.fail_after(20):
+                assert await until_asked(store, second, after=0) == records[-1].seq
+                assert await until_asked(store, first, after=0) == 0
 
 
 async def test_an_interrupt_from_elsewhere_of_an_idle_session_writes_nothing(
