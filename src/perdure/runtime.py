@@ -195,7 +195,9 @@ class Runtime:
         is imported then.
         """
         outputs = self._equipment.workplaces.outputs
-        return self._session(await import_export(self._equipment.store, outputs, file))
+        session = await import_export(self._equipment.store, outputs, file)
+        self._equipment.memory.forget(session)  # one of that id may have been deleted before
+        return self._session(session)
 
     def _session(self, session: str) -> Session:
         return Session(session, self._equipment, self._coordinator, self._ids)

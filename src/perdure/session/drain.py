@@ -43,7 +43,7 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
     settled, pending prompts stay. Raises what keeps a boundary from being crossed
     (configuration, store); a step that fails is a settlement in the log and no exception.
     """
-    remembered = equipment.memory.take(lease.session)
+    remembered = equipment.memory.take(lease)
     log = SessionLog(equipment.store, equipment.feed, equipment.clock, lease, remembered.state)
     released = False
     try:
