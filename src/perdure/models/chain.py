@@ -13,6 +13,32 @@ _SIZE = 16
 _HEAD = 4
 
 
+class Links:
+    """The links of a chain, each after the other: a long session has thousands of them."""
+
+    __slots__ = ("_bytes",)
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def __len__(self) -> int:
+        return len(self._bytes) // _SIZE
+
+    def __getitem__(self, at: int) -> bytes:
+        """Return one link, counted from 0; IndexError where there is none."""
+        if not 0 <= at < len(self):
+            raise IndexError(at)
+        return bytes(self._bytes[at * _SIZE : (at + 1) * _SIZE])
+
+    def append(self, link: bytes) -> None:
+        """Add one link."""
+        self._bytes += link
+
+    def extend(self, links: Links) -> None:
+        """Add the links that follow these."""
+        self._bytes += links._bytes
+
+
 def start(head: bytes) -> bytes:
     """Return the link of a request without blocks; `head` is all that its cache is keyed by."""
     return blake2b(head, digest_size=_SIZE).digest()

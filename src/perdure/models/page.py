@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.models.chain import extend
+from perdure.models.chain import Links, extend
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -23,25 +23,21 @@ class Block(msgspec.Struct, frozen=True):
 class Page:
     """Messages as JSON, separated by commas, and the digest chain over their blocks.
 
-    `links` holds one link for each block, continuing `link`. `end` is where a cache marker goes
-    that stands in the last markable block, `anchor` where one goes that stands in the last
-    markable block before the newest answer; 0 where there is none.
+    `links` holds one link for each block, and `link` the newest or, before any block, the one that
+    they continue. `end` is where a cache marker goes that stands in the last markable block,
+    `anchor` where one goes that stands in the last markable block before the newest answer; 0
+    where there is none.
     """
 
-    __slots__ = ("_link", "_open", "anchor", "data", "end", "links")
+    __slots__ = ("_open", "anchor", "data", "end", "link", "links")
 
     def __init__(self, link: bytes) -> None:
         self.data = bytearray()
-        self.links: list[bytes] = []
+        self.links = Links()
         self.end = 0
         self.anchor = 0
-        self._link = link
+        self.link = link
         self._open: str | None = None
-
-    @property
-    def link(self) -> bytes:
-        """The newest link."""
-        return self.links[-1] if self.links else self._link
 
     def add(self, block: Block) -> None:
         """Write a block into the open message of its role, else into a new one."""
@@ -57,7 +53,8 @@ class Page:
         if block.markable:
             self.end = len(self.data) - 1
         place = b"|" if opens else b"+"
-        self.links.append(extend(self.link, block.role.encode() + place + block.data))
+        self.link = extend(self.link, block.role.encode() + place + block.data)
+        self.links.append(self.link)
 
     def close(self) -> None:
         """End the message that is open."""
@@ -76,6 +73,7 @@ class Page:
             self.data += b","
         shift = len(self.data)
         self.data += other.data
-        self.links += other.links
+        self.links.extend(other.links)
+        self.link = other.link
         self.anchor = shift + other.anchor if other.anchor else self.anchor
         self.end = shift + other.end if other.end else self.end
