@@ -15,8 +15,13 @@ from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import show
-from perdure.cli.sessions import session_head
+from perdure.cli.sessions import standing_words
+from perdure.cli.terminal import noted
 from perdure.errors import UsageError
+from perdure.tools.printable import shortened
+
+_LONGEST = 100
+"""Characters of a value that a line repeats."""
 
 
 @click.command(short_help="Show what the model has been told, beside what holds now.")
@@ -62,17 +67,20 @@ def _json(text: str) -> Any:
 
 async def _set(prefix: str, key: str, value: Any) -> None:
     async with opened() as runtime:
-        await (await runtime.session(prefix)).set_entry(key, value)
+        session = await runtime.session(prefix)
+        await session.set_entry(key, value)
+    text = shortened(msgspec.json.encode(value).decode(), _LONGEST)
+    noted(f"session {session.id}: entry/{key} is now {text}; the model is told at the next step")
 
 
 async def _context(prefix: str, at: int | None, history: bool, as_json: bool) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        row = await row_of(runtime, session.id)
-        standing = await runtime.standing(row)
+        standing = await runtime.standing(await row_of(runtime, session.id))
         view = await session.context(at=at)
+    moment = standing_words(standing) if at is None else f"as of event {at}"
     out = Output(sys.stdout)
     if as_json:
         out.write_bytes(msgspec.json.encode(context_data(view)) + b"\n")
     else:
-        show(out, [*session_head(row, standing), *context_page(view, history=history)])
+        show(out, context_page(view, moment, history=history))

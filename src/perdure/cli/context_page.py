@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Any, cast
 
 import msgspec
@@ -13,8 +15,14 @@ from perdure.config.location import shown
 from perdure.session.view import ContextView, EpochView, MessageView, SourceView
 from perdure.tools.printable import shortened
 
-_VALUE = 160
-"""Characters of a value, or of one member of it, that are shown; --json has all of it."""
+_VALUE = 100
+"""Characters of a member of a value that are shown; --json has all of it."""
+
+_DIGEST = 16
+"""Characters of a digest that are shown: enough to see that it is another one."""
+
+_HEX = re.compile(r"[0-9a-f]{32,}")
+_NOTHING = object()
 
 _STANDINGS: dict[str, tuple[str, Style]] = {
     "current": ("as told", "good"),
@@ -35,8 +43,14 @@ def context_data(view: ContextView) -> dict[str, Any]:
     return data
 
 
-def context_page(view: ContextView, *, history: bool) -> Iterator[Block]:
-    """Yield the page; with `history`, each Baseline and System Message in full."""
+def context_page(view: ContextView, moment: str, *, history: bool) -> Iterator[Block]:
+    """Yield the page; with `history`, each Baseline and System Message in full.
+
+    `moment` says what the session is doing, or of which moment this is.
+    """
+    yield line(Words(shown(view.title or "(no title)"), "strong"))
+    facts = f"{view.session}  {view.model}  {view.directory}  {moment}"
+    yield line(Words(shown(facts), "dim"))
     yield from heading("Epochs")
     if not view.epochs:
         yield line("none yet: the first step begins one", indent=2)
@@ -89,19 +103,23 @@ def _source(source: SourceView, view: ContextView) -> Iterator[Block]:
         yield from _difference(source)
     elif source.standing != "never told":
         held = source.now if source.standing == "new" else source.told
-        members = (f"{name} {text}".strip() for name, text in _members(held).items())
-        yield line(Words("; ".join(members), "dim"), indent=4)
+        members = _members(held)
+        width = max(map(len, members), default=0)
+        for name, member in members.items():
+            text = f"{name.ljust(width)}  {_short(member)}".strip()
+            yield line(Words(text, "dim"), indent=4)
 
 
 def _difference(source: SourceView) -> Iterator[Block]:
     """Yield only the members that differ, each as it was told and as it is."""
     told, now = _members(source.told), _members(source.now)
     for name in dict.fromkeys([*told, *now]):
-        if told.get(name) != now.get(name):
+        before, after = told.get(name, _NOTHING), now.get(name, _NOTHING)
+        if before != after:
             if name:
                 yield line(name, indent=4)
-            yield line(Words("told  ", "dim"), told.get(name, "(nothing)"), indent=6)
-            yield line(Words("now   ", "dim"), now.get(name, "(nothing)"), indent=6)
+            yield line(Words("told  ", "dim"), _beside(before, after), indent=6)
+            yield line(Words("now   ", "dim"), _beside(after, before), indent=6)
 
 
 def _when(source: SourceView, view: ContextView) -> str:
@@ -113,18 +131,55 @@ def _when(source: SourceView, view: ContextView) -> str:
     return "; told once nothing blocks the new epoch"
 
 
-def _members(value: object) -> dict[str, str]:
-    """Return the members of a value, each shortened; a plain value is one without a name."""
+def _members(value: object) -> dict[str, object]:
+    """Return the members of a value; a plain value is one without a name."""
     if isinstance(value, dict):
         members = cast("dict[str, object]", value)
-        return {shown(name): _short(member) for name, member in members.items()}
-    return {"": _short(value)}
+        return {shown(name): member for name, member in members.items()}
+    return {"": value}
 
 
-def _short(value: object) -> str:
+def _beside(value: object, other: object) -> str:
+    """Return a value on one line, with what is not in the other one where that can be told."""
+    if value is _NOTHING:
+        return "(nothing)"
+    short = _short(value)
+    if isinstance(value, str) and isinstance(other, str):
+        return _short(value, _first_difference(value, other))
+    if isinstance(value, list) and isinstance(other, list):
+        items, others = cast("list[object]", value), cast("list[object]", other)
+        apart = [each for each in items if each not in others] or items
+        return shortened(shown(msgspec.json.encode(apart).decode()), _VALUE)
+    return short
+
+
+def _first_difference(text: str, other: str) -> int:
+    """Return the number of the first line, from 0, that the other text has not there."""
+    pairs = zip_longest(text.splitlines(), other.splitlines())
+    return next((number for number, (one, two) in enumerate(pairs) if one != two), 0)
+
+
+def _short(value: object, place: int = 0) -> str:
+    """Return a value on one line; of a text of several lines the one at `place`, or after it."""
+    if isinstance(value, list) and value:
+        named = [each for each in cast("list[object]", value) if _name(each)]
+        if len(named) == len(cast("list[object]", value)):
+            return shortened(", ".join(map(_name, named)), _VALUE)
     if not isinstance(value, str) or not value:  # empty text would leave nothing to see
         value = msgspec.json.encode(value).decode()
-    return shortened(shown(value), _VALUE)
+    if _HEX.fullmatch(value):
+        return f"{value[:_DIGEST]}..."
+    lines = value.splitlines()
+    if len(lines) < 2:
+        return shortened(shown(value), _VALUE)
+    telling = next((each for each in lines[place:] if each.strip()), "(ends)")
+    return f"{shortened(shown(telling), _VALUE)}  ({len(lines)} lines)"
+
+
+def _name(value: object) -> str:
+    """Return the name of an object in a list that has one."""
+    name = cast("dict[str, object]", value).get("name") if isinstance(value, dict) else None
+    return shown(name) if isinstance(name, str) else ""
 
 
 def _next(view: ContextView) -> Iterator[Block]:

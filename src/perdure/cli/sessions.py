@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Sequence
 
@@ -16,7 +17,7 @@ from perdure.cli.listing import row_of, shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
-from perdure.cli.terminal import waiting_for
+from perdure.cli.terminal import noted, waiting_for
 from perdure.cli.times import ago, iso
 from perdure.cli.transcript import item_data, transcript_blocks
 from perdure.cli.transfer import export, import_
@@ -162,7 +163,8 @@ async def _list(as_json: bool) -> None:
     if as_json:
         out.write_bytes(msgspec.json.encode([_row_data(*each) for each in listed]) + b"\n")
     elif listed:
-        show(out, _listing(listed))
+        columns = shutil.get_terminal_size().columns
+        show(out, _listing(listed, columns // 4 if out.is_terminal else sys.maxsize))
     else:
         show(out, [line("no sessions yet; `perdure run PROMPT` begins one")])
 
@@ -179,12 +181,15 @@ def _row_data(row: SessionRow, standing: Standing) -> dict[str, str]:
     }
 
 
-def _listing(listed: Sequence[tuple[SessionRow, Standing]]) -> list[Block]:
-    """Return a table of sessions, and below it the reasons, which would not fit into a column."""
+def _listing(listed: Sequence[tuple[SessionRow, Standing]], room: int) -> list[Block]:
+    """Return a table of sessions, and below it the reasons, which would not fit into a column.
+
+    Directories have `room` characters.
+    """
     now = milliseconds(SystemClock().now())
     short = shortened(row.id for row, _ in listed)
     headers = ("ID", "UPDATED", "STATUS", "TITLE", "MODEL", "DIRECTORY")
-    rows = [_cells(row, standing, short[row.id], now) for row, standing in listed]
+    rows = [_cells(row, standing, short[row.id], now, room) for row, standing in listed]
     reasons: list[Block] = [
         line(Words(short[row.id], "strong"), f"  {standing.status}: {shown(standing.reason)}")
         for row, standing in listed
@@ -193,15 +198,25 @@ def _listing(listed: Sequence[tuple[SessionRow, Standing]]) -> list[Block]:
     return [table(headers, rows), *([line(), *reasons] if reasons else [])]
 
 
-def _cells(row: SessionRow, standing: Standing, short: str, now: int) -> tuple[str | Words, ...]:
+def _cells(
+    row: SessionRow, standing: Standing, short: str, now: int, room: int
+) -> tuple[str | Words, ...]:
     return (
         Words(short, "strong"),
         ago(row.updated, now),
         Words(standing.status, _LOOKS.get(standing.status, "")),
         shown(row.title),
         shown(row.model),
-        Words(shown(row.directory), "dim"),
+        Words(_fitted(shown(row.directory), room), "dim"),
     )
+
+
+def _fitted(path: str, room: int) -> str:
+    """Return a path with its middle left out where it is longer than the room for it."""
+    if len(path) <= room:
+        return path
+    tail = max(8, room * 2 // 3)
+    return f"{path[: max(1, room - tail - 3)]}...{path[-tail:]}"
 
 
 async def _show(prefix: str, system: bool, as_json: bool) -> None:
@@ -219,24 +234,35 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
 
 def session_head(row: SessionRow, standing: Standing) -> list[Block]:
     """Return what a session is, above whatever is shown of it."""
-    facts = f"{row.id}  {row.model}  {row.directory}  {standing.status}"
-    facts += f": {standing.reason}" if standing.reason else ""
+    facts = f"{row.id}  {row.model}  {row.directory}  {standing_words(standing)}"
     return [*heading(shown(row.title or "(no title)"))[1:], line(Words(shown(facts), "dim"))]
+
+
+def standing_words(standing: Standing) -> str:
+    """Return what a session is doing, with the reason where there is one."""
+    return f"{standing.status}: {standing.reason}" if standing.reason else standing.status
 
 
 async def _rename(prefix: str, title: str) -> None:
     async with opened() as runtime:
-        await (await runtime.session(prefix)).rename(title)
+        session = await runtime.session(prefix)
+        await session.rename(title)
+    noted(f"session {session.id} has the title {title!r}")
 
 
 async def _move(prefix: str, directory: str) -> None:
     async with opened() as runtime:
-        await (await runtime.session(prefix)).move(directory)
+        session = await runtime.session(prefix)
+        await session.move(directory)
+        where = (await session.state()).directory
+    noted(f"session {session.id} works in {where} from its next step on")
 
 
 async def _switch(prefix: str, model: str) -> None:
     async with opened() as runtime:
-        await (await runtime.session(prefix)).switch_model(model)
+        session = await runtime.session(prefix)
+        await session.switch_model(model)
+    noted(f"session {session.id} uses {model} from its next step on")
 
 
 async def _compact(prefix: str) -> None:
@@ -246,6 +272,7 @@ async def _compact(prefix: str) -> None:
             done = await session.compact()
         if not done:
             raise PerdureError(f"session {session.id} was not compacted; try again")
+    noted(f"session {session.id}: a summary stands in the place of the older history")
 
 
 async def _row(prefix: str) -> SessionRow:

@@ -59,13 +59,14 @@ class SourceView(msgspec.Struct, frozen=True):
 
 
 class ContextView(msgspec.Struct, frozen=True):
-    """All that `perdure context` shows.
+    """All that `perdure context` shows; title, model and directory are those of that moment.
 
     `next` is what the next step would admit: nothing, a System Message (`next_text`), a new epoch
     for `reasons`, or nothing yet because `blocked` sources cannot be observed.
     """
 
     session: str
+    title: str
     model: str
     directory: str
     epochs: tuple[EpochView, ...]
@@ -104,6 +105,7 @@ async def view_context(
     blocked = _blocked(state, observation, reasons)
     return ContextView(
         session=session,
+        title=state.title,
         model=state.model,
         directory=state.directory,
         epochs=tuple(_epochs(records)),
@@ -122,6 +124,7 @@ def view_told(session: str, records: Sequence[ev.Record]) -> ContextView:
     state = fold(session, records)
     return ContextView(
         session=session,
+        title=state.title,
         model=state.model,
         directory=state.directory,
         epochs=tuple(_epochs(records)),

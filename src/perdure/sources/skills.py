@@ -52,6 +52,8 @@ class SkillCatalog:
         self._user = tuple(user)
         self._told: tuple[ListedSkill, ...] = ()
         self._troubles: tuple[Trouble, ...] = ()
+        self._goes_on = False
+        self._is_first = True
         self._source = Source(
             key=KEY,
             type=SkillList,
@@ -75,7 +77,7 @@ class SkillCatalog:
         It is absent where there are no skills. It is Unavailable while a skill that was told, as
         the Context Snapshot `told` has it, may lie where nobody can look now.
         """
-        self._told = _listed(told)
+        self._told, self._goes_on = _listed(told), bool(told)
         return self._source
 
     def _load(self) -> SkillList | Unavailable | Absent:
@@ -87,10 +89,12 @@ class SkillCatalog:
         return _list(index) if index.skills else ABSENT
 
     def _remember(self, troubles: tuple[Trouble, ...]) -> None:
+        # A session that goes on has been warned when it began, in whichever process that was.
+        level = logging.INFO if self._is_first and self._goes_on else logging.WARNING
         for trouble in troubles:
             if trouble not in self._troubles:
-                _log.warning("skill %s", trouble)
-        self._troubles = troubles
+                _log.log(level, "skill %s", trouble)
+        self._troubles, self._is_first = troubles, False
 
 
 _HEADING = "# Skills"
