@@ -196,7 +196,7 @@ class Runtime:
         """
         outputs = self._equipment.workplaces.outputs
         session = await import_export(self._equipment.store, outputs, file)
-        self._equipment.memory.forget(session)  # one of that id may have been deleted before
+        self._coordinator.forget(session)  # one of that id may have been deleted before
         return self._session(session)
 
     def _session(self, session: str) -> Session:

@@ -170,7 +170,9 @@ class _Reader:
     def _piece(self) -> bytes:
         if self._line.startswith(b'{"text":'):
             return self._decoded(TextPiece).text.encode()
-        return self._decoded(BinaryPiece).base64
+        if self._line.startswith(b'{"base64":'):
+            return self._decoded(BinaryPiece).base64
+        return b""
 
     def _end(self, events: int, outputs: int) -> None:
         end = self._decoded(End)

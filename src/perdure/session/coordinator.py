@@ -39,11 +39,14 @@ class _Drain:
 
 
 class _Running:
-    """A session that is worked on here: drain after drain, while wakes come."""
+    """A session that is worked on here: drain after drain, while wakes come.
+
+    `rests` is set while it waits for its turn, and once all is done.
+    """
 
     def __init__(self) -> None:
         self.drain: _Drain | None = None
-        self.done = anyio.Event()
+        self.rests = anyio.Event()
         self.again = True
 
     def stop(self) -> None:
@@ -105,15 +108,20 @@ class Coordinator:
         """Return what kept the session's last drain here from starting a step."""
         return self._failures.get(session)
 
+    def forget(self, session: str) -> None:
+        """Forget what is known of an earlier session of that id."""
+        self._failures.pop(session, None)
+        self._equipment.memory.forget(session)
+
     async def wait(self, session: str) -> None:
         """Wait until the session is not drained here; cancelling stops only the waiting.
 
         A wait for its turn, while another process drains it, does not count.
         """
-        while session in self._leases and (running := self._running.get(session)):
-            if running.drain is None:
+        while (running := self._running.get(session)) is not None:
+            await running.rests.wait()
+            if self._running.get(session) is running:
                 return
-            await running.drain.settled.wait()
 
     async def interrupt(self, session: str, *, only_here: bool = False) -> bool:
         """Stop the session's drain and return whether there was one. Pending prompts stay.
@@ -163,7 +171,7 @@ class Coordinator:
                     running.again = True  # a prompt behind the interrupt is not meant by it
         finally:
             del self._running[session]
-            running.done.set()
+            running.rests.set()
             self._equipment.feed.wake(session)
 
     async def _drain(self, session: str, running: _Running) -> None:
@@ -186,12 +194,15 @@ class Coordinator:
         pause = _FIRST_LOOK
         before = await store.version(session)
         while (lease := await self._claim(session)) is None:
+            running.rests.set()
             await self._equipment.clock.sleep(pause)
             pause = min(pause * 2, _SLOWEST_LOOK)
             seen = await caught_up(store, seen)
             if not has_work(seen, owner, step_limit=_ANY_STEP):
                 return
             before = seen.last_seq
+        if running.rests.is_set():
+            running.rests = anyio.Event()
         self._leases[session] = lease
         ended = anyio.CancelScope()
         self._group.start_soon(self._listen, running, lease, before, ended, name="listener")
