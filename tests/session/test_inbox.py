@@ -146,6 +146,39 @@ async def test_what_is_not_pending_here_cannot_be_changed(tmp_path: Path) -> Non
         assert [each.id for each in await other.inbox()] == [foreign.id]
 
 
+async def test_a_wait_for_what_is_done_here_leaves_the_work_of_others_alone(
+    tmp_path: Path,
+) -> None:
+    gate = anyio.Event()
+    async with (
+        bench(tmp_path, [hold(gate, say("one")), say("two")]) as b,
+        b.runtime() as runtime,
+        b.runtime() as other,
+    ):
+        session = await b.session(runtime)
+        await session.prompt("one")
+        while not b.provider.requests:
+            await anyio.sleep(0.001)
+        waiting = await other.session(session.id)
+        await waiting.prompt("two", delivery="queue", hold=True)
+        await waiting.wait(only_here=True)
+        assert [each.text for each in await waiting.inbox()] == ["two"]
+        gate.set()
+        await session.wait(only_here=True)
+        await waiting.wait()
+        assert texts(await log_of(session)) == ["one", "two"]
+
+
+async def test_a_wait_for_what_is_done_here_lasts_from_the_prompt_to_its_answer(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [say("one")]) as b, b.runtime() as runtime:
+        session = await b.session(runtime)
+        await session.prompt("one")
+        await session.wait(only_here=True)
+        assert len(of_type(await log_of(session), ev.StepFinished)) == 1
+
+
 async def test_the_same_id_gives_the_first_admission_whatever_became_of_it(tmp_path: Path) -> None:
     async with bench(tmp_path, [say("done")]) as b:
         async with b.runtime() as runtime:

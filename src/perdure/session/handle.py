@@ -142,7 +142,7 @@ class Session:
         return transcript(await self._store.events(self.id), system=system)
 
     async def wait(self, *, only_here: bool = False) -> None:
-        """Wait until nobody works on the session; with `only_here`, until no drain of this process.
+        """Wait until nobody works on the session; with `only_here`, until this process does not.
 
         Cancelling it does not cancel the work. Raises what kept the last step from starting.
         """
