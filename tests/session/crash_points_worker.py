@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,19 +71,17 @@ class Client:
             await ACTS[self.job.act](self)
             await self.idle()
 
-    def _opened(self) -> Any:
-        job = self.job
-        return _Opening(
-            self,
-            Runtime.open(
-                self.store,
-                config=job.config,
-                environ=job.environ,
-                tools=self._tools(),
-                sources=[_fact(job.path / "fact.txt")],
-                retry=RetryPolicy(base=0.001),
-            ),
-        )
+    @asynccontextmanager
+    async def _opened(self) -> AsyncGenerator[None]:
+        async with Runtime.open(
+            self.store,
+            config=self.job.config,
+            environ=self.job.environ,
+            tools=self._tools(),
+            sources=[_fact(self.job.path / "fact.txt")],
+            retry=RetryPolicy(base=0.001),
+        ) as self.runtime:
+            yield
 
     async def _recover(self) -> None:
         for session in await self.runtime.recover():
@@ -156,20 +154,6 @@ class Client:
 
     async def _while_others_prompt(self, _name: str) -> None:
         await inbox_fills(self)
-
-
-class _Opening:
-    """Gives a client its runtime for a while."""
-
-    def __init__(self, client: Client, opened: Any) -> None:
-        self._client = client
-        self._opened = opened
-
-    async def __aenter__(self) -> None:
-        self._client.runtime = await self._opened.__aenter__()
-
-    async def __aexit__(self, *how: object) -> Any:
-        return await self._opened.__aexit__(*how)
 
 
 def _fact(file: Path) -> Source[str]:

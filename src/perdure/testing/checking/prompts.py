@@ -122,7 +122,7 @@ class _Inbox:
         if known != sorted(known, key=self.admitted.__getitem__):
             yield f"prompts {', '.join(known)} are promoted in another order than they came"
         for prompt in known:
-            del self.pending[prompt]
+            self.pending.pop(prompt, None)  # it may be there twice
         if chosen:
             self.unread, self.noted = True, False
         self.again = False
