@@ -11,7 +11,8 @@ import pytest
 from perdure import ConcurrencyError, Source, StoreDamaged, UsageError
 from perdure.clock import RandomIds, SystemClock
 from perdure.history import events as ev
-from perdure.history.content import ToolCall
+from perdure.history.content import Text, ToolCall
+from perdure.history.items import SystemItem
 from perdure.history.standing import standing
 from perdure.history.state import MOVED, SessionState, fold
 from perdure.session.owner import new_owner
@@ -415,6 +416,18 @@ def test_what_a_crash_left_open_is_settled_and_not_run() -> None:
     state = fold("s", records_of([*CRASHED, *settled, reverted]))
     assert (state.step, state.compacting, state.unread) == (None, False, False)
     assert state.last_seq == state.rebuilt == len(CRASHED) + 5
+
+
+def test_the_form_of_a_message_is_free_again_where_its_answer_was_taken_back() -> None:
+    shape, answer = ev.StepStarted(1, 1, "p/m", SHAPE, 1, "d", forms=("wrapped",)), (Text("ok"),)
+    told_at = [*CRASHED[:4], ev.SystemMessage("news", {})]
+    step: list[ev.Event] = [shape, ev.AssistantMessage(1, answer, "end")]
+    back = [*told_at, *step, ev.StepFinished(1, "completed"), ev.SessionReverted(5, {})]
+    free = fold("s", records_of(back)).items[-1]
+    assert free == SystemItem(5, "news", None)
+    again = msgspec.structs.replace(shape, step=2, forms=("native",))
+    bound = fold("s", records_of([*back, again, ev.AssistantMessage(2, answer, "end")])).items
+    assert bound[-2] == SystemItem(5, "news", "native")
 
 
 def test_many_reverts_are_folded_in_one_pass() -> None:
