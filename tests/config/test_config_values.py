@@ -16,7 +16,7 @@ from perdure.errors import ConfigurationError
 
 ENV = {"HOME": "/home/ada"}
 
-PROTOCOLS = "openai-chat, openai-responses, anthropic"
+PROTOCOLS = "openai-chat, openai-responses, anthropic, gemini"
 
 
 def given_config(mapping: Any) -> Config:

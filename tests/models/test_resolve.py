@@ -65,7 +65,7 @@ def test_an_unknown_provider_names_the_nearest_and_all_known_ones() -> None:
         models(local=LOCAL).select("antropic/claude-opus-5")
     assert str(caught.value) == (
         "there is no provider 'antropic'; did you mean anthropic?"
-        " known are: anthropic, llamacpp, lmstudio, local, ollama, openai, vllm"
+        " known are: anthropic, gemini, llamacpp, lmstudio, local, ollama, openai, vllm"
     )
 
 
@@ -92,16 +92,20 @@ async def test_the_configured_model_comes_first() -> None:
 async def test_then_comes_the_vendor_whose_key_is_set() -> None:
     given = models({"OPENAI_API_KEY": "k"}, local=LOCAL)
     assert (await given.choose()).name == f"openai/{DEFAULT_MODELS['openai']}"
+    gemini = await models({"GEMINI_API_KEY": "k"}, local=LOCAL).choose()
+    assert gemini.name == f"gemini/{DEFAULT_MODELS['gemini']}"
+    assert gemini.endpoint.protocol == "gemini"
     both = models({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"})
     assert (await both.choose()).name == f"anthropic/{DEFAULT_MODELS['anthropic']}"
 
 
 async def test_the_default_models_are_known_to_the_catalog() -> None:
-    keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+    keys = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k", "GEMINI_API_KEY": "k"}
     for vendor, model in DEFAULT_MODELS.items():
         profile = models(keys).select(f"{vendor}/{model}").profile
         assert profile.known
-        assert profile.system_messages == "native"
+        # Gemini has no role for them.
+        assert profile.system_messages == ("wrapped" if vendor == "gemini" else "native")
 
 
 async def test_then_comes_a_configured_model_and_then_a_server_that_was_found() -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from perdure.history.content import Form
 
-ProtocolName = Literal["openai-chat", "openai-responses", "anthropic"]
+ProtocolName = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
 """The wire protocols that a provider may speak."""
 
 Permission = Literal["allow", "ask", "deny"]

@@ -4,7 +4,8 @@ Sources. Native System Messages at Anthropic: the documentation of mid-conversat
 except for Sonnet 5, which other projects measured to accept and ignore them; older models answer
 400. At OpenAI: the API reference, which takes `developer` and `system` anywhere, and the probes of
 a router that kept them in place from GPT-4o on. Windows and output limits: the vendors' model
-pages, as two public price tables agree on them.
+pages, as two public price tables agree on them. At Gemini: the documentation of thought signatures
+and of the models; since Gemini 3 a call is refused that comes back without its signature.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ class Capability(msgspec.Struct, frozen=True):
 
     `context_window` and `max_output` are tokens. `native` tells whether a System Message may go
     out in the provider's own role; `developer` whether that role is called so. `reasons` tells
-    whether the model has reasoning to seal.
+    whether the model has reasoning to seal, `signatures` whether it refuses a call that comes back
+    without its seal.
     """
 
     names: re.Pattern[str]
@@ -28,6 +30,7 @@ class Capability(msgspec.Struct, frozen=True):
     native: bool = False
     developer: bool = False
     reasons: bool = True
+    signatures: bool = True
 
 
 def _names(pattern: str, suffix: str) -> re.Pattern[str]:
@@ -40,6 +43,10 @@ def _claude(pattern: str) -> re.Pattern[str]:
 
 def _openai(pattern: str) -> re.Pattern[str]:
     return _names(pattern, r"-\d{4}-\d{2}-\d{2}|-latest")
+
+
+def _gemini(pattern: str) -> re.Pattern[str]:
+    return _names(pattern, r"-\d{3}|-preview(-\d{2}-\d{2,4})?|-latest")
 
 
 ANTHROPIC = (
@@ -79,8 +86,19 @@ OPENAI = (
 )
 """OpenAI models. The first row that fits counts."""
 
+GEMINI = (
+    Capability(_gemini(r"gemini-2\.5-(pro|flash|flash-lite)"), 1_048_576, 65_536, signatures=False),
+    Capability(_gemini(r"gemini-2\.0-flash(-lite)?"), 1_048_576, 8_192, signatures=False),
+    Capability(_gemini(r"gemini-3(\.\d)?-(pro|flash|flash-lite)"), 1_048_576, 65_536),
+    Capability(_gemini(r"gemini-4(\.\d)?-[a-z]+"), 1_048_576, 65_536),
+    Capability(re.compile(r"gemini-(pro|flash|flash-lite)-latest"), 1_048_576, 65_536),
+    Capability(re.compile(r"gemini-[12][.-].*"), 32_768, 8_192, signatures=False),
+)
+"""Gemini models. The first row that fits counts; one response ends after 65,536 tokens at most."""
+
 UNKNOWN_CLAUDE = Capability(re.compile(r"claude-.*"), 200_000, 32_000)
 UNKNOWN_OPENAI = Capability(re.compile(r".*"), 128_000, 16_384)
+UNKNOWN_GEMINI = Capability(re.compile(r".*"), 128_000, 8_192)
 UNKNOWN = Capability(re.compile(r".*"), 32_768, 4_096)
 """What is assumed of a model behind a server that nobody has described."""
 

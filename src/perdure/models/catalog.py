@@ -13,6 +13,7 @@ from perdure.history.content import Form
 from perdure.models import capabilities
 from perdure.models.capabilities import Capability
 from perdure.models.encoding import as_object
+from perdure.models.gemini import GENERATION, OWN_MEMBERS, GeminiWire
 from perdure.models.head import OWN, WIRE, Conventions
 from perdure.models.openai_chat import ChatWire
 from perdure.models.openai_responses import STATELESS, ResponsesWire
@@ -41,6 +42,9 @@ def profile(
     # The Responses protocol itself has the role, whoever speaks it.
     by_protocol = protocol == "openai-responses"
     form: Form = "native" if by_protocol or (own and row.native) else "wrapped"
+    if protocol == "gemini" and given.system_messages == "native":
+        where = f"providers.{provider}.models.{model}.system_messages"
+        raise ConfigurationError(f'{where}: gemini has no role for them; write "wrapped"')
     return ModelProfile(
         provider=provider,
         model=model,
@@ -60,16 +64,26 @@ def _look_up(model: str, base_url: str, protocol: str) -> tuple[Capability, bool
         row = capabilities.find(capabilities.ANTHROPIC, model)
         claude = capabilities.UNKNOWN_CLAUDE.names.fullmatch(model)
         default = capabilities.UNKNOWN_CLAUDE if claude else capabilities.UNKNOWN
+    elif protocol == "gemini":
+        row = capabilities.find(capabilities.GEMINI, model)
+        default = capabilities.UNKNOWN_GEMINI if own else capabilities.UNKNOWN
+        own = True  # only Gemini's models speak it, whoever serves them
     else:
         row = capabilities.find(capabilities.OPENAI, model) if own else None
         default = capabilities.UNKNOWN_OPENAI if own else capabilities.UNKNOWN
     return row or default, row is not None, own
 
 
+_VENDORS = {
+    "anthropic": "api.anthropic.com",
+    "gemini": "generativelanguage.googleapis.com",
+}
+
+
 def is_own(base_url: str, protocol: str) -> bool:
     """Tell whether an address is the API of the vendor whose protocol it speaks."""
     host = urlsplit(base_url).hostname or ""
-    vendor = "api.anthropic.com" if protocol == "anthropic" else "api.openai.com"
+    vendor = _VENDORS.get(protocol, "api.openai.com")
     return host == vendor or host.endswith("." + vendor)
 
 
@@ -83,6 +97,8 @@ def _parameters(
     where = f"providers.{provider}.models.{model}.parameters"
     for name in sorted(configured.keys() & (OWN | _OWN.get(protocol, frozenset()))):
         raise ConfigurationError(f"{where}.{name} is set by Perdure itself; remove it")
+    if protocol == "gemini" and not isinstance(configured.get(GENERATION, {}), dict):
+        raise ConfigurationError(f"{where}.{GENERATION} is no table; write one or remove it")
     conventions = _CONVENTIONS.get(protocol)
     if conventions is None:
         return dict(configured)
@@ -95,9 +111,13 @@ def _parameters(
 _CONVENTIONS: Mapping[str, type[Conventions]] = {
     "openai-chat": ChatWire,
     "openai-responses": ResponsesWire,
+    "gemini": GeminiWire,
 }
 
-_OWN: Mapping[str, frozenset[str]] = {"openai-responses": STATELESS}
+_OWN: Mapping[str, frozenset[str]] = {
+    "openai-responses": STATELESS,
+    "gemini": OWN_MEMBERS,
+}
 """What further members the lowering of a protocol writes itself."""
 
 
@@ -105,6 +125,8 @@ def _own_wire(protocol: str, row: Capability | None) -> dict[str, Any]:
     """Return how OpenAI's own endpoint differs; other servers may refuse what they do not know."""
     if row is None:
         return {}
+    if protocol == "gemini":
+        return {} if row.signatures else {"signatures": "optional"}
     if protocol == "openai-responses":
         return {} if row.reasons else {"encrypted_reasoning": False}
     return {

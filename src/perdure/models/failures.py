@@ -119,11 +119,32 @@ def report(status: int | None, body: object, text: str = "", after: float | None
     """Find code and words in an error body, in any of the shapes that servers use."""
     found = as_object(as_array(body)[0] if as_array(body) else body)
     inner = as_object(found.get("error")) or found
-    codes: list[Any] = [inner.get("code"), inner.get("type"), inner.get("status")]
+    details = list(map(as_object, as_array(inner.get("details"))))
+    codes: list[Any] = [inner.get("code"), inner.get("type"), *_reasons(details)]
+    codes.append(inner.get("status"))
     code = next((code for code in codes if isinstance(code, str) and code), "")
     number = next((code for code in codes if isinstance(code, int) and 400 <= code < 600), None)
     words = _words(inner) or _words(found.get("error")) or _words(found.get("detail")) or text
-    return Report(status or number, code.lower(), words, after)
+    wait = after if after is not None else _retry_delay(details)
+    return Report(status or number, code.lower(), words, wait)
+
+
+def _reasons(details: list[dict[str, Any]]) -> list[str]:
+    """Return what Gemini says beside the status: which quota of a day is spent, a bad key."""
+    violations = [each for detail in details for each in as_array(detail.get("violations"))]
+    quotas = [as_text(as_object(violation).get("quotaId")) for violation in violations]
+    daily = [quota for quota in quotas if "PerDay" in quota]
+    keys = [detail.get("reason") for detail in details]
+    return daily + [key for key in keys if key == "API_KEY_INVALID"]
+
+
+def _retry_delay(details: list[dict[str, Any]]) -> float | None:
+    """Return the seconds to wait that stand in the body, as Gemini writes them: `"34.07s"`."""
+    for detail in details:
+        found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", as_text(detail.get("retryDelay")))
+        if found:
+            return float(found[1])
+    return None
 
 
 def _words(value: object) -> str:
@@ -168,6 +189,14 @@ _STATUS: dict[str, int] = {
     "server_error": 500,
     "timeout_error": 504,
     "overloaded_error": 529,
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "api_key_invalid": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "resource_exhausted": 429,
+    "deadline_exceeded": 504,
 }
 """The status that an error inside a stream would have had."""
 
@@ -181,6 +210,7 @@ _QUOTA = _any(
     r"billing",
     r"credit balance is too low",
     r"exceeded your current quota",
+    r"perday",
 )
 _CONTENT = _any(
     r"content[_ ](policy|filter)",
@@ -241,8 +271,11 @@ def failure(peer: Peer, said: Report) -> ProviderError:
 def _classify(said: Report) -> type[ProviderError]:
     text = f"{said.code} {said.words}"
     status = said.status or _STATUS.get(said.code, 500)
-    if status == 401:
+    if status == 401 or said.code == "api_key_invalid":
         return AuthenticationFailed
+    if said.code == "resource_exhausted" and said.retry_after is not None:
+        # Its words are those of a spent quota, also where only the minute's share is spent.
+        return RateLimited
     if status == 402 or _QUOTA.search(text):
         return QuotaExceeded
     if _CONTENT.search(text):

@@ -10,14 +10,17 @@ from perdure.models.chain import Links, extend
 class Block(msgspec.Struct, frozen=True):
     """The smallest part of a request that is kept or broken as one.
 
-    `role` is that of the message it stands in, `data` its JSON. A `whole` block is a message by
-    itself. A cache marker may stand in a `markable` one.
+    `role` is that of the message it stands in, `member` the name of the list there, `data` its
+    JSON. A `whole` block is a message by itself. A cache marker may stand in a `markable` one.
+    Blocks of another `group` never share a message, whatever their role.
     """
 
     role: str
     data: bytes
     whole: bool = False
     markable: bool = True
+    member: str = "content"
+    group: str = ""
 
 
 class Page:
@@ -37,23 +40,24 @@ class Page:
         self.end = 0
         self.anchor = 0
         self.link = link
-        self._open: str | None = None
+        self._open: tuple[str, str] | None = None
 
     def add(self, block: Block) -> None:
-        """Write a block into the open message of its role, else into a new one."""
-        opens = block.whole or block.role != self._open
+        """Write a block into the open message of its role and group, else into a new one."""
+        place = (block.role, block.group)
+        opens = block.whole or place != self._open
         if opens:
             self.close()
         if self.data:
             self.data += b","
         if opens and not block.whole:
-            self.data += b'{"role":"%s","content":[' % block.role.encode()
-            self._open = block.role
+            self.data += b'{"role":"%s","%s":[' % (block.role.encode(), block.member.encode())
+            self._open = place
         self.data += block.data
         if block.markable:
             self.end = len(self.data) - 1
-        place = b"|" if opens else b"+"
-        self.link = extend(self.link, block.role.encode() + place + block.data)
+        joint = b"|" if opens else b"+"
+        self.link = extend(self.link, block.role.encode() + joint + block.data)
         self.links.append(self.link)
 
     def close(self) -> None:

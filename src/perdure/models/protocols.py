@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from perdure.models.anthropic import Anthropic
+from perdure.models.gemini import Gemini
 from perdure.models.openai_chat import OpenAIChat
 from perdure.models.openai_responses import OpenAIResponses
 from perdure.models.transport import Transport
@@ -17,4 +18,5 @@ def wire_protocols(transport: Transport) -> Mapping[str, WireProtocol]:
         "openai-chat": OpenAIChat(transport),
         "openai-responses": OpenAIResponses(transport),
         "anthropic": Anthropic(transport),
+        "gemini": Gemini(transport),
     }

@@ -19,13 +19,14 @@ from perdure.models.types import Endpoint, ModelProfile
 DEFAULT_MODELS: Mapping[str, str] = {
     "anthropic": "claude-opus-5-5",
     "openai": "gpt-6.1-sol",
+    "gemini": "gemini-4-argon",
 }
 """The model for each vendor whose key is enough, in the order in which they are chosen."""
 
 NO_PROVIDER = (
     "no model provider is configured; name one with `-m provider/model` and a [providers.NAME] "
-    "table in the configuration, set ANTHROPIC_API_KEY or OPENAI_API_KEY, or start a local server "
-    "such as Ollama"
+    "table in the configuration, set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start "
+    "a local server such as Ollama"
 )
 
 
