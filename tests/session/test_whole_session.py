@@ -70,7 +70,8 @@ def told_by(request: ReceivedRequest) -> dict[str, str]:
     """Work out what a model that reads the request from the start to the end knows."""
     body = request.json
     knows: dict[str, str] = {}
-    for text in texts([body.get("system", ""), body.get("messages") or body["input"]]):
+    system = body.get("system") or body.get("systemInstruction")
+    for text in texts([system, body.get("messages") or body.get("contents") or body["input"]]):
         for match in STATEMENT.finditer(text):
             if match["key"]:
                 knows[match["key"]] = match["value"]
@@ -322,6 +323,12 @@ class WholeSessionOverResponses(WholeSession):
     protocol: ProtocolName = "openai-responses"
 
 
+class WholeSessionOverGemini(WholeSession):
+    """The same over Gemini's contents."""
+
+    protocol: ProtocolName = "gemini"
+
+
 _QUICK = settings(
     max_examples=15,
     stateful_step_count=25,
@@ -335,3 +342,5 @@ TestWholeSessionOverAnthropic = WholeSessionOverAnthropic.TestCase
 TestWholeSessionOverAnthropic.settings = _QUICK
 TestWholeSessionOverResponses = WholeSessionOverResponses.TestCase
 TestWholeSessionOverResponses.settings = _QUICK
+TestWholeSessionOverGemini = WholeSessionOverGemini.TestCase
+TestWholeSessionOverGemini.settings = _QUICK

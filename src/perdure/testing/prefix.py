@@ -16,12 +16,16 @@ import msgspec
 from perdure.testing.wire import ReceivedRequest, is_array, is_object
 
 _NOT_CACHED = """
-    cache_control input instructions max_completion_tokens max_output_tokens max_tokens messages
-    metadata safety_identifier seed service_tier stop stop_sequences store stream stream_options
-    system temperature tools top_k top_p user
+    cache_control contents generationConfig input instructions max_completion_tokens
+    max_output_tokens max_tokens messages metadata safetySettings safety_identifier seed
+    service_tier stop stop_sequences store stream stream_options system systemInstruction
+    temperature tools top_k top_p user
 """
 NOT_CACHED = frozenset(_NOT_CACHED.split())
 """Members of a request that are no parameter which a prompt cache depends on."""
+
+
+_LISTS = frozenset({"role", "content", "parts", "tool_calls"})
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -52,17 +56,40 @@ def blocks(request: Mapping[str, Any] | ReceivedRequest) -> list[Block]:
 def marked_blocks(request: Mapping[str, Any] | ReceivedRequest) -> Iterator[tuple[Block, bool]]:
     """Yield each block of a request and whether it carries a cache marker."""
     body: Mapping[str, Any] = request.json if isinstance(request, ReceivedRequest) else request
-    parameters = {key: value for key, value in body.items() if key not in NOT_CACHED}
-    yield Block("parameters", "", parameters), False
-    for tool in body.get("tools") or ():
+    yield Block("parameters", "", _parameters(request, body)), False
+    for tool in _tools(body):
         yield Block("tools", "", unmarked(tool)), _is_marked(tool)
-    for content in _contents(body.get("system") or body.get("instructions")):
+    for content in _system(body):
         yield Block("system", "system", unmarked(content)), _is_marked(content)
-    for message in body.get("messages") or input_items(body):
+    for message in body.get("messages") or body.get("contents") or input_items(body):
         role = message.get("role") or message["type"]
         for number, content in enumerate(_message_contents(message)):
             block = Block("messages", role, unmarked(content), opens=number == 0)
             yield block, _is_marked(content)
+
+
+def _parameters(
+    request: Mapping[str, Any] | ReceivedRequest, body: Mapping[str, Any]
+) -> dict[str, Any]:
+    parameters = {key: value for key, value in body.items() if key not in NOT_CACHED}
+    if "contents" in body:
+        # Gemini has its model in the path, and what it thinks with among the sampling.
+        model = request.model if isinstance(request, ReceivedRequest) else ""
+        generation: Any = body.get("generationConfig") or {}
+        thinking = generation.get("thinkingConfig")
+        parameters |= {"model": model, "thinkingConfig": thinking}
+    return parameters
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[Any]:
+    for tool in body.get("tools") or ():
+        yield from tool.get("functionDeclarations") or [tool]
+
+
+def _system(body: Mapping[str, Any]) -> list[Any]:
+    if found := body.get("systemInstruction"):
+        return found["parts"]
+    return _contents(body.get("system") or body.get("instructions"))
 
 
 def input_items(body: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -103,8 +130,12 @@ def _first_difference(
 
 
 def _message_contents(message: Mapping[str, Any]) -> list[Any]:
-    others = {k: v for k, v in message.items() if k not in {"role", "content", "tool_calls"}}
-    contents = [*_contents(message.get("content")), *(message.get("tool_calls") or ())]
+    others = {k: v for k, v in message.items() if k not in _LISTS}
+    contents = [
+        *_contents(message.get("content")),
+        *(message.get("parts") or ()),
+        *(message.get("tool_calls") or ()),
+    ]
     return [others, *contents] if others else contents
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
@@ -15,6 +15,8 @@ from anyio.from_thread import start_blocking_portal
 from msgspec.structs import replace
 
 from perdure.testing.anthropic import AnthropicMessages
+from perdure.testing.gemini import GeminiContents
+from perdure.testing.gemini_rules import PATH
 from perdure.testing.openai_chat import OpenAIChat
 from perdure.testing.openai_responses import OpenAIResponses
 from perdure.testing.script import Reply
@@ -33,12 +35,15 @@ from perdure.testing.wire import (
 Script = Sequence[Reply] | Callable[[ReceivedRequest, int], Reply]
 """The replies in order, or a function of a request and the number of replies given before."""
 
-ProtocolName = Literal["openai-chat", "openai-responses", "anthropic"]
+ProtocolName = Literal["openai-chat", "openai-responses", "anthropic", "gemini"]
 
 PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
 """Every protocol that the provider speaks."""
 
 Template = Literal["late-system-refused", "gemma"]
+
+_KEY_HEADERS: Mapping[str, str] = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
+"""Where a key goes in the protocols that have a header of their own for it."""
 
 DEFAULT_KEY = "scripted-key"
 
@@ -52,13 +57,13 @@ class Refused(msgspec.Struct, frozen=True):
 
 
 class ScriptedProvider:
-    """Serve a script over HTTP on loopback, as Chat Completions, Responses and Messages do.
+    """Serve a script over HTTP on loopback, in the protocol that each request speaks.
 
     Use it as an async context manager inside a test, or through `serve_in_thread`. A request that
     a real provider would refuse is refused in its words and takes no reply from the script.
 
     `models` are the only model names accepted (by default every name is). `api_key` is the key
-    that must come; by default Anthropic's protocol takes any key and OpenAI's need none. `window`
+    that must come; by default OpenAI's protocols need none and the others take any. `window`
     is the context window in tokens. `template` makes OpenAI's protocols behave like a local server
     whose chat template refuses system messages: late ones, or all of them ("gemma").
     `refuse_unknown_members` refuses body members that OpenAI's own API does not know.
@@ -86,6 +91,7 @@ class ScriptedProvider:
         self._anthropic: Wire = AnthropicMessages(rules)
         self._chat: Wire = OpenAIChat(rules)
         self._responses: Wire = OpenAIResponses(rules)
+        self._gemini: Wire = GeminiContents(rules)
         self._given = 0
         self._port = 0
         self._stack = AsyncExitStack()
@@ -123,6 +129,11 @@ class ScriptedProvider:
         return f"http://127.0.0.1:{self._port}"
 
     @property
+    def gemini_url(self) -> str:
+        """The base URL for Gemini's protocol, with `/v1beta`."""
+        return f"http://127.0.0.1:{self._port}/v1beta"
+
+    @property
     def remaining(self) -> int:
         """How many replies of the script are still to be given; 0 for a function."""
         return 0 if callable(self._script) else max(0, len(self._script) - self._given)
@@ -141,18 +152,19 @@ class ScriptedProvider:
         `settings` are those of the model (`context_window`, `max_output`, `system_messages`). The
         key goes along as a header, unless `api_key_env` names a variable of the environment.
         """
-        openai = protocol != "anthropic"
+        header, base_url = _KEY_HEADERS.get(protocol, ""), self.openai_url
+        if header:
+            base_url = self.gemini_url if protocol == "gemini" else self.anthropic_url
         provider: dict[str, Any] = {
             "protocol": protocol,
-            "base_url": self.openai_url if openai else self.anthropic_url,
+            "base_url": base_url,
             "models": {model: settings},
         }
-        key = self._rules.api_key or (None if openai else DEFAULT_KEY)
+        key = self._rules.api_key or (DEFAULT_KEY if header else None)
         if api_key_env:
             provider["api_key_env"] = api_key_env
         elif key:
-            header = {"authorization": f"Bearer {key}"} if openai else {"x-api-key": key}
-            provider["headers"] = header
+            provider["headers"] = {header: key} if header else {"authorization": f"Bearer {key}"}
         return {"model": f"{name}/{model}", "providers": {name: provider}}
 
     async def received(self, count: int, timeout: float = 10.0) -> None:
@@ -179,6 +191,8 @@ class ScriptedProvider:
                 return self._answer(self._responses, http)
             case "POST", "/v1/messages":
                 return self._answer(self._anthropic, http)
+            case "POST", _ if PATH.fullmatch(path):
+                return self._answer(self._gemini, http)
             case _:
                 return self._answer_other(http, path)
 
@@ -187,11 +201,13 @@ class ScriptedProvider:
         self.others.append(request)
         anthropic = request.headers.keys() & {"anthropic-version", "x-api-key"}
         wire = self._anthropic if anthropic else self._chat
+        if path.startswith("/v1beta/"):
+            wire = self._gemini
         try:
             wire.authorize(request)
         except Rejection as rejection:
             return refuse(wire, rejection)
-        if (http.method, path) == ("GET", "/v1/models"):
+        if (http.method, path) in (("GET", "/v1/models"), ("GET", "/v1beta/models")):
             return document(200, wire.models(self._rules.models or ("model-1",)))
         return refuse(wire, Rejection(404, f"Invalid URL ({http.method} {path})"))
 

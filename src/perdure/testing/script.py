@@ -135,7 +135,8 @@ def think(text: str = "", *, redacted: bool = False) -> Reply:
 
     Anthropic sends a thinking block, signed and bound to the conversation before it, or a redacted
     one. Responses sends a reasoning item, bound likewise, with a summary unless it is redacted.
-    Chat Completions sends `reasoning_content`, and nothing when it is redacted.
+    Gemini sends thoughts, unless they are redacted, and signs what follows. Chat Completions sends
+    `reasoning_content`, and nothing when it is redacted.
     """
     return Reply((Thought(text, redacted),))
 

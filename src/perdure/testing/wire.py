@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeGuard
+from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
 from perdure.testing.script import Failure, Page, Reply
 from perdure.testing.stream import Frame, Pause, Stop
+
+_MODEL_IN_PATH = re.compile(r"/models/([^/:?]+):")
 
 Step = Frame | Pause | Stop
 
@@ -39,6 +43,15 @@ class ReceivedRequest(msgspec.Struct, frozen=True):
     body: bytes
     json: Any = None
     remarks: tuple[str, ...] = ()
+
+    @property
+    def model(self) -> str:
+        """The model that is asked: it stands in the body, or in the path as Gemini has it."""
+        named = self.json.get("model") if is_object(self.json) else None
+        if isinstance(named, str):
+            return named
+        found = _MODEL_IN_PATH.search(self.target)
+        return unquote(found[1]) if found else ""
 
     def __repr__(self) -> str:
         # Headers carry a key, and bodies are long.
