@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 from hypothesis import strategies as st
@@ -24,12 +24,13 @@ from perdure.history.items import (
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.models.types import Lowering, Request, WireProtocol
+from perdure.testing import gemini_rules
 from perdure.testing.openai_responses_rules import led_to, remember
 from perdure.testing.prefix import input_items
 from perdure.testing.signature import conversation
 from perdure.testing.wire import ReceivedRequest
 
-ProtocolName = Literal["anthropic", "openai-chat", "openai-responses"]
+ProtocolName = Literal["anthropic", "openai-chat", "openai-responses", "gemini"]
 
 PROTOCOLS = wire_protocols(Transport())
 TOOLS = (
@@ -125,7 +126,7 @@ def older_items(draw: st.DrawFn) -> tuple[Item, ...]:
 @st.composite
 def stories(draw: st.DrawFn) -> Story:
     return Story(
-        protocol=draw(st.sampled_from(["anthropic", "openai-chat", "openai-responses"])),
+        protocol=draw(st.sampled_from(get_args(ProtocolName))),
         form=draw(st.sampled_from(["native", "wrapped"])),
         baseline=draw(st.sampled_from(["", "You are here."])),
         tools=draw(st.sampled_from([(), TOOLS])),
@@ -220,6 +221,9 @@ class Player:
         if self.story.protocol == "openai-responses":
             yield from self._items_of(parts, body)
             return
+        if self.story.protocol == "gemini":
+            yield from self._signed(parts, body)
+            return
         if self.story.protocol == "openai-chat":
             member = {"member": "reasoning_content"}
             for part in parts:
@@ -266,17 +270,43 @@ class Player:
                     yield replace(part, opaque=call)
             reasoning = ""
 
+    def _signed(self, parts: Sequence[Part], body: bytes) -> Iterator[Part]:
+        """Sign the first call for what stands before it, or an empty text at the end."""
+        received = as_received(body)
+        before = gemini_rules.conversation(received)
+        for content in received.json["contents"]:
+            for written in content["parts"]:
+                gemini_rules.remember(before, content["role"], written)
+        signed = False
+        for part in parts:
+            if isinstance(part, Reasoning):
+                yield Reasoning(part.text, {"thought": True})
+                continue
+            for written in self._written(part):
+                if isinstance(part, ToolCall) and not signed:
+                    signature = before.sign(gemini_rules.sealed(written))
+                    part, signed = replace(part, opaque={"thoughtSignature": signature}), True
+                gemini_rules.remember(before, "model", written)
+            yield part
+        if not signed:
+            signature = before.sign(gemini_rules.sealed({"text": ""}))
+            yield Text("", {"thoughtSignature": signature})
+
     def _written(self, part: Part) -> list[dict[str, Any]]:
         if isinstance(part, Text) and not part.text.strip():
             return []
         answer = AssistantItem(9, 9, (part,), 2, "here/m")
         body = self.lowering().request([UserItem(1, "p", "x"), answer]).body
-        return [unmarked(block) for block in msgspec.json.decode(body)["messages"][-1]["content"]]
+        found = msgspec.json.decode(body)
+        if self.story.protocol == "gemini":
+            return found["contents"][-1]["parts"]
+        return [unmarked(block) for block in found["messages"][-1]["content"]]
 
 
 def as_received(body: bytes) -> ReceivedRequest:
     """Return a body as the strict provider sees it."""
-    return ReceivedRequest(0, "POST", "/", {}, body, msgspec.json.decode(body))
+    path = "/v1beta/models/m:streamGenerateContent?alt=sse"
+    return ReceivedRequest(0, "POST", path, {}, body, msgspec.json.decode(body))
 
 
 def unmarked(block: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, event, given, settings
 from perdure.history.items import SystemItem, UserItem
 from perdure.testing import (
     anthropic_rules,
+    gemini_rules,
     keeps_prefix,
     openai_chat_rules,
     openai_responses_rules,
@@ -61,6 +62,8 @@ def test_the_strict_provider_accepts_every_request(story: Story) -> None:
         if story.protocol == "anthropic":
             remarks = anthropic_rules.check_body(received, Rules())
             assert not [remark for remark in remarks if "one role" in remark]
+        elif story.protocol == "gemini":
+            assert gemini_rules.check_body(received, Rules()) == []
         elif story.protocol == "openai-responses":
             openai_responses_rules.check_body(received, Rules(template=_template(story)))
         else:

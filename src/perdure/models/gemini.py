@@ -61,6 +61,9 @@ _NOT_KEYED = frozenset(
 """Members by which the prompt cache is not keyed, of the body and of its `generationConfig`."""
 
 
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}")
+
+
 class GeminiWire(Conventions, frozen=True, forbid_unknown_fields=True):
     """How models differ, given as the parameter `wire`.
 
@@ -119,7 +122,7 @@ class GeminiDialect:
                     seal = {SIGNATURE: FOREIGN}
                 first = False
                 yield {"functionCall": self._call(part, calls[part.id]), **seal}
-            elif home and seal:
+            elif home and seal and (part.text or SIGNATURE in seal):
                 yield {"text": part.text, **seal}
             elif part.text.strip():
                 yield {"text": part.text}
@@ -182,11 +185,11 @@ def _tools(frame: Frame) -> list[dict[str, Any]]:
 
 
 def _name(name: str, known: frozenset[str]) -> str:
-    """Return a tool's name as the API takes it: it begins with a letter or an underscore."""
+    """Return a tool's name as the API takes it; the names of `known` tools stay."""
+    if name in known or _NAME.fullmatch(name):
+        return name
     fitting = tool_name(name, known)
-    if name in known or fitting[0].isalpha() or fitting[0] == "_":
-        return fitting
-    return f"_{fitting}"[:64]
+    return fitting if _NAME.fullmatch(fitting) else f"_{fitting}"[:64]
 
 
 def _seal(part: Part) -> dict[str, Any]:
