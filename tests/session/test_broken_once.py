@@ -158,7 +158,7 @@ async def test_a_delivery_that_does_not_exist_is_refused_and_writes_nothing(
 ) -> None:
     async with bench(tmp_path, [say("ok")]) as b, b.runtime() as runtime:
         session = await b.session(runtime)
-        with pytest.raises(UsageError, match="Invalid enum value"):
+        with pytest.raises(UsageError, match="must be steer or queue"):
             await session.prompt("one", delivery="soon")  # pyright: ignore[reportArgumentType]
         await ask(session, "two")
 
