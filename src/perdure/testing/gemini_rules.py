@@ -75,6 +75,12 @@ class Content:
 
 def check_body(request: ReceivedRequest, rules: Rules) -> list[str]:
     """Return remarks; raise Rejection where the API would refuse."""
+    contents = check_form(request, rules)
+    return [*_check_required(contents, request.model), *_check_signatures(request, contents)]
+
+
+def check_form(request: ReceivedRequest, rules: Rules) -> list[Content]:
+    """Refuse what the API refuses but for signatures, whoever made them; return the contents."""
     body = request.json
     if not is_object(body):
         raise Rejection(400, "Invalid JSON payload received. Unexpected end of string.")
@@ -88,7 +94,7 @@ def check_body(request: ReceivedRequest, rules: Rules) -> list[str]:
         raise _invalid(f"* {_REQUEST}.contents: contents is not specified\n")
     contents = [_content(index, content) for index, content in enumerate(given)]
     _check_turns(contents)
-    return [*_check_required(contents, request.model), *_check_signatures(request, contents)]
+    return contents
 
 
 def needs_signatures(model: str) -> bool:

@@ -52,6 +52,11 @@ Item = Mapping[str, Any]
 
 def check_body(request: ReceivedRequest, rules: Rules) -> None:
     """Refuse what the server refuses."""
+    _check_seals(request, check_form(request, rules))
+
+
+def check_form(request: ReceivedRequest, rules: Rules) -> Sequence[Item]:
+    """Refuse what the server refuses but for seals, whoever made them; return the items."""
     body = request.json
     if not is_object(body):
         raise Rejection(400, "We could not parse the JSON body of your request.")
@@ -66,11 +71,11 @@ def check_body(request: ReceivedRequest, rules: Rules) -> None:
     _check_ids(items)
     _check_pairing(items)
     _check_neighbours(items)
-    _check_seals(request, items)
     if rules.template:
         calls = (item for item in items if kind_of(item) == "function_call")
         check_arguments(call["arguments"] for call in calls)
         TEMPLATES[rules.template]([{"role": item.get("role", "tool")} for item in items])
+    return items
 
 
 def kind_of(item: Item) -> str:

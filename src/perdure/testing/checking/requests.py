@@ -12,14 +12,21 @@ from perdure.history.state import SessionState, fold, takes_back
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.models.types import WireProtocol
-from perdure.testing import anthropic_rules, openai_chat_rules
+from perdure.testing import (
+    anthropic_rules,
+    gemini_rules,
+    openai_chat_rules,
+    openai_responses_rules,
+)
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules
 
 _TAKES: Mapping[str, Callable[[ReceivedRequest, Rules], object]] = {
     "openai-chat": openai_chat_rules.check_body,
+    "openai-responses": openai_responses_rules.check_form,
     "anthropic": anthropic_rules.check_form,
+    "gemini": gemini_rules.check_form,
 }
-"""What refuses a request of each protocol that the scripted provider speaks."""
+"""What refuses a request of each protocol, whoever has signed what is in it."""
 
 
 def requests(records: Sequence[ev.Record]) -> Iterator[tuple[int, str]]:
@@ -50,15 +57,16 @@ def _wrong(
     request = lowering.request(state.items_for(started.model))
     if request.digest != started.digest or request.blocks != started.blocks:
         yield f"the request of step {started.step} is not the one that was sent"
-    if refusal := _refusal(shape.protocol, request.body):
+    if refusal := _refusal(shape, request.body):
         yield f"the request of step {started.step} is refused: {refusal}"
 
 
-def _refusal(protocol: str, body: bytes) -> str:
-    takes = _TAKES.get(protocol)
+def _refusal(shape: ev.RequestShape, body: bytes) -> str:
+    takes = _TAKES.get(shape.protocol)
     if takes is None:
         return ""
-    request = ReceivedRequest(0, "POST", "", {}, body, msgspec.json.decode(body))
+    target = f"/models/{shape.model}:"  # where Gemini has the model
+    request = ReceivedRequest(0, "POST", target, {}, body, msgspec.json.decode(body))
     try:
         takes(request, Rules())
     except Rejection as rejection:
