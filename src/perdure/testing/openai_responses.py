@@ -128,7 +128,6 @@ def _response(
         "parallel_tool_calls": body.get("parallel_tool_calls", True),
         "previous_response_id": None,
         "prompt_cache_key": body.get("prompt_cache_key"),
-        "store": body.get("store", True),
         "tool_choice": body.get("tool_choice", "auto"),
         "tools": body.get("tools", []),
         "usage": usage,
@@ -232,7 +231,7 @@ def _reasoning_events(item: dict[str, Any], at: Event) -> Iterator[Event]:
 def _call_events(item: dict[str, Any], at: Event) -> Iterator[Event]:
     name, arguments = "response.function_call_arguments", item["arguments"]
     yield from ({"type": f"{name}.delta", **at, "delta": piece} for piece in pieces(arguments))
-    yield {"type": f"{name}.done", **at, "name": item["name"], "arguments": arguments}
+    yield {"type": f"{name}.done", **at, "arguments": arguments}
 
 
 _GROWTH = {
