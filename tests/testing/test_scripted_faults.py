@@ -1,4 +1,4 @@
-"""What the client of a scripted provider sees when a reply goes wrong, on both protocols."""
+"""What the client of a scripted provider sees when a reply goes wrong, on each protocol."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio
 import httpx2
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,11 +34,29 @@ from perdure.testing import (
     unfinished,
 )
 from perdure.testing.stream import pieces, words
-from tests.testing import anthropic_wire, chat_wire
+from tests.testing import anthropic_wire, chat_wire, responses_wire
 
 pytestmark = pytest.mark.anyio
 
-PROTOCOLS = ["openai-chat", "anthropic"]
+
+class Form(msgspec.Struct, frozen=True):
+    """How a protocol is asked, and what stands in its last frame and where an answer ends."""
+
+    path: str
+    request: Callable[..., Any]
+    last: bytes
+    ends: bytes
+
+
+FORMS = {
+    "openai-chat": Form(
+        "chat/completions", chat_wire.request, b"[DONE]", b'"finish_reason":"stop"'
+    ),
+    "openai-responses": Form(
+        "responses", responses_wire.request, b"response.completed", b"response.completed"
+    ),
+    "anthropic": Form("messages", anthropic_wire.request, b'"message_stop"', b"end_turn"),
+}
 
 
 class Seen:
@@ -56,14 +75,13 @@ class Seen:
 class Client:
     """A client of one protocol."""
 
-    def __init__(self, http: httpx2.AsyncClient, protocol: str) -> None:
+    def __init__(self, http: httpx2.AsyncClient, form: Form) -> None:
         self.http = http
-        self.chat = protocol == "openai-chat"
+        self.form = form
 
     def post(self, provider: ScriptedProvider, *, stream: bool = True) -> Any:
-        wire = chat_wire if self.chat else anthropic_wire
-        url = f"{provider.openai_url}/{'chat/completions' if self.chat else 'messages'}"
-        body = wire.request(stream=stream)
+        url = f"{provider.openai_url}/{self.form.path}"
+        body = self.form.request(stream=stream)
         return self.http.stream("POST", url, json=body, headers=anthropic_wire.HEADERS)
 
     async def read(self, provider: ScriptedProvider, *, stream: bool = True) -> Seen:
@@ -81,14 +99,14 @@ class Client:
         async with ScriptedProvider([reply]) as provider:
             return await self.read(provider, stream=stream)
 
-    @property
-    def last(self) -> bytes:
-        return b"[DONE]" if self.chat else b'{"type":"message_stop"}'
+    def is_over(self, seen: Seen) -> bool:
+        """Tell whether the last frame has come."""
+        return self.form.last in seen.frames()[-1]
 
 
-@pytest.fixture(params=PROTOCOLS)
+@pytest.fixture(params=FORMS)
 def ask(request: pytest.FixtureRequest, client: httpx2.AsyncClient) -> Client:
-    return Client(client, request.param)
+    return Client(client, FORMS[request.param])
 
 
 COUNTING = say("One two three four.")
@@ -120,8 +138,7 @@ async def test_a_cut_before_the_first_fragment_leaves_the_opening(ask: Client) -
 async def test_a_late_cut_leaves_out_only_the_ending(ask: Client) -> None:
     seen = await ask.ask(cut(COUNTING, after=99))
     assert b"four." in seen.data
-    assert b"stop_reason" not in seen.frames()[-1]
-    assert b'"finish_reason":"stop"' not in seen.data
+    assert ask.form.ends not in seen.data
 
 
 async def test_a_cut_document_is_half_a_document(ask: Client) -> None:
@@ -140,7 +157,7 @@ async def test_a_call_can_be_cut_in_the_middle_of_its_arguments(ask: Client) -> 
 async def test_an_unfinished_stream_lacks_its_last_frame(ask: Client) -> None:
     whole, unended = await ask.ask(COUNTING), await ask.ask(unfinished(COUNTING))
     assert unended.failure is None
-    assert whole.frames()[-1] == ask.last
+    assert ask.is_over(whole)
     assert unended.frames() == whole.frames()[:-1]
 
 
@@ -157,9 +174,8 @@ async def test_any_bytes_can_be_put_into_a_stream(ask: Client) -> None:
 
 async def test_a_disordered_stream_has_its_last_fragment_behind_the_end(ask: Client) -> None:
     frames = (await ask.ask(disordered(COUNTING))).frames()
-    late = next(i for i, frame in enumerate(frames) if b"four." in frame)
-    ends = b'"finish_reason":"stop"' if ask.chat else b"end_turn"
-    end = next(i for i, frame in enumerate(frames) if ends in frame)
+    late = max(i for i, frame in enumerate(frames) if b"four." in frame)
+    end = next(i for i, frame in enumerate(frames) if ask.form.ends in frame)
     assert late == end + 1
     assert sorted(frames) == sorted((await ask.ask(COUNTING)).frames())
 
@@ -229,7 +245,7 @@ async def test_what_is_held_waits_for_the_signal(ask: Client) -> None:
             await provider.received(1)
             assert seen == []
             signal.set()
-    assert seen[0].frames()[-1] == ask.last
+    assert ask.is_over(seen[0])
 
 
 async def test_a_stream_can_be_held_in_the_middle(ask: Client) -> None:
@@ -267,7 +283,7 @@ async def test_a_client_that_leaves_a_stalled_reply_is_noticed(stalled: Stall, a
 async def test_a_reply_that_was_read_whole_is_not_abandoned(ask: Client) -> None:
     async with ScriptedProvider([COUNTING, stall(COUNTING, seconds=0, after=1)]) as provider:
         for _ in range(2):
-            assert (await ask.read(provider)).frames()[-1] == ask.last
+            assert ask.is_over(await ask.read(provider))
         assert provider.abandoned == []
 
 
