@@ -7,6 +7,7 @@ import pytest
 from perdure.errors import ConfigurationError
 from perdure.history.content import Form
 from perdure.models.catalog import Overrides, is_own, profile
+from perdure.models.openai_responses import STATELESS
 from perdure.models.types import ModelProfile
 from perdure.testing.anthropic_models import system_entries
 
@@ -157,6 +158,37 @@ def test_parameters_that_cannot_be_sent_are_named(
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
         known("m", LOCAL, "openai-chat", Overrides(parameters=parameters))
+
+
+@pytest.mark.parametrize("model", ["gpt-6.1-sol", "gpt-4o", "novel"])
+@pytest.mark.parametrize("url", [OPENAI, LOCAL])
+def test_the_responses_protocol_itself_has_the_role_of_a_system_message(
+    model: str, url: str
+) -> None:
+    assert form(model, url, "openai-responses") == "native"
+    given = Overrides(system_messages="wrapped")
+    assert known(model, url, "openai-responses", given).system_messages == "wrapped"
+
+
+def test_only_a_model_that_reasons_is_asked_for_sealed_reasoning() -> None:
+    silent = {"wire": {"encrypted_reasoning": False}}
+    for model in ("gpt-4o-mini", "gpt-4.1", "gpt-5-chat-latest"):
+        assert known(model, OPENAI, "openai-responses").parameters == silent
+    for model, url in (("gpt-6.1-sol", OPENAI), ("novel", OPENAI), ("gpt-4o", LOCAL)):
+        assert known(model, url, "openai-responses").parameters == {}
+
+
+@pytest.mark.parametrize("name", sorted(STATELESS | {"input"}))
+def test_what_would_leave_state_with_the_provider_cannot_be_configured(name: str) -> None:
+    given = Overrides(parameters={name: "x"})
+    with pytest.raises(ConfigurationError, match=rf"parameters\.{name} is set by Perdure itself"):
+        known("m", LOCAL, "openai-responses", given)
+
+
+def test_a_role_that_responses_do_not_have_is_named() -> None:
+    given = Overrides(parameters={"wire": {"system_role": "boss"}})
+    with pytest.raises(ConfigurationError, match=r"models\.m\.parameters\.wire is not valid"):
+        known("m", LOCAL, "openai-responses", given)
 
 
 def test_only_the_vendors_host_is_its_own() -> None:

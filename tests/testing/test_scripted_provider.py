@@ -189,6 +189,9 @@ async def test_its_configuration_has_the_shape_of_the_file() -> None:
                 }
             },
         }
+        responses = provider.config("openai-responses")["providers"]["scripted"]
+        assert responses["protocol"] == "openai-responses"
+        assert responses["base_url"] == provider.openai_url
         config = provider.config("anthropic", name="mine", model="claude-opus-5")
         assert config == tomllib.loads(to_toml(config))
         assert config["model"] == "mine/claude-opus-5"
