@@ -18,14 +18,18 @@ def request_body(
 ) -> bytes:
     """Return the body of a step's request, byte for byte as it was sent; the last step's if None.
 
-    Raises UsageError where the session has no such step, StoreDamaged where what the log gives
-    now is not what was sent.
+    Raises UsageError where the session has no such step or its protocol is unknown, StoreDamaged
+    where what the log gives now is not what was sent.
     """
     index, started = _find(session, records, step)
     state = fold(session, records[:index])
-    lowering = protocols[started.request.protocol].lowering(
-        state.frame(started.model), started.request
-    )
+    protocol = protocols.get(started.request.protocol)
+    if protocol is None:
+        raise UsageError(
+            f"session {session}: step {started.step} was sent in the protocol "
+            f"{started.request.protocol!r}, which this Perdure does not know; upgrade it"
+        )
+    lowering = protocol.lowering(state.frame(started.model), started.request)
     request = lowering.request(state.items_for(started.model))
     if request.digest != started.digest:
         raise StoreDamaged(
