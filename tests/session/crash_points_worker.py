@@ -7,6 +7,7 @@ again would be: prompts have ids of its own, and what is done already is not don
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -60,9 +61,10 @@ class Client:
 
     async def play(self) -> None:
         """Go on where the last process ended, twice; then play the act."""
-        async with self._opened():
-            await self._recover()
-            before = await self._logs()
+        if await self.store.sessions():
+            async with self._opened():
+                await self._recover()
+        before = await self._logs()
         async with self._opened():
             await self._recover()
             if await self._logs() != before:
@@ -197,7 +199,8 @@ async def idempotent(client: Client) -> None:
 
 async def inbox(client: Client) -> None:
     await client.ask("busy")
-    await inbox_fills(client)
+    if await client.store.prompt("steered") is None:
+        await inbox_fills(client)
 
 
 async def inbox_fills(client: Client) -> None:
@@ -293,6 +296,14 @@ def serve() -> None:
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
+async def warm_up() -> None:
+    """Import what is imported on first use, so that no child has to."""
+    httpx2 = import_module("httpx2")
+    async with httpx2.AsyncClient():
+        pass
+
+
 if __name__ == "__main__":
-    import_module("httpx2")  # so that no child has to
+    anyio.run(warm_up)
+    gc.freeze()  # the children share what is there
     serve()

@@ -6,6 +6,7 @@ already, and prints the process's id.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -158,6 +159,14 @@ def serve() -> None:
         print(child, flush=True)
 
 
+async def warm_up() -> None:
+    """Import what is imported on first use, so that no child has to."""
+    httpx2 = import_module("httpx2")
+    async with httpx2.AsyncClient():
+        pass
+
+
 if __name__ == "__main__":
-    import_module("httpx2")  # so that no child has to
+    anyio.run(warm_up)
+    gc.freeze()  # the children share what is there
     serve()

@@ -2,7 +2,7 @@
 
 Each act is played once to learn its crash points. Then, for each point, a process is ended there
 and another one started, which goes on to the end. By default Chat Completions takes all points and
-Anthropic Messages every fourth; with PERDURE_CRASH_POINTS=all both take all of them.
+each other protocol some of them; with PERDURE_CRASH_POINTS=all each takes all of them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from tests.session.crash_points_worker import ACTS, PointJob
 from tests.session.support import KEY, of_type
 
 ROOT = Path(__file__).parents[2]
-PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic")
+PROTOCOLS: tuple[ProtocolName, ...] = ("openai-chat", "anthropic", "openai-responses", "gemini")
+SAMPLED = 8
 ALL = os.environ.get("PERDURE_CRASH_POINTS") == "all"
 PROMPTS = {
     "answers": ("plain", "told"),
@@ -298,8 +299,8 @@ def test_a_process_that_dies_at_any_durable_write_loses_and_doubles_nothing(
         assert stage.play() == 0
         assert stage.complaints() == []
         points = stage.points()
-    if protocol != "openai-chat" and not ALL:
-        points = points[len(act) % 4 :: 4]
+    if protocol != PROTOCOLS[0] and not ALL:
+        points = points[PROTOCOLS.index(protocol) :: SAMPLED]
     with ThreadPoolExecutor(workers.count) as pool:
         found = pool.map(partial(_kill_and_go_on, staged, act, protocol), points)
         assert "".join(found) == ""
