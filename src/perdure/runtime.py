@@ -22,6 +22,7 @@ from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
 from perdure.exchange import import_export
 from perdure.history import events as ev
+from perdure.mcp import Servers
 from perdure.models.transport import Transport
 from perdure.plugins import Plugin, Registry, Taken
 from perdure.session.attempts import RetryPolicy
@@ -90,16 +91,18 @@ class Runtime:
         StoreError and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
+        env = dict(os.environ) if environ is None else environ
         contexts, own_tools = tuple(_contexts(sources)), tuple(tools)
         async with (
             _opened(store, clock) as opened,
             Transport() as transport,
             Registry(plugins, taken=_taken(contexts, own_tools)) as registry,
+            Servers(env, clock) as servers,
         ):
             around = Surroundings(
                 config=config,
                 providers=_provider_configs(providers or {}),
-                env=dict(os.environ) if environ is None else environ,
+                env=env,
                 sources=contexts,
                 tools=own_tools,
                 ask=ask,
@@ -107,6 +110,7 @@ class Runtime:
                 transport=transport,
                 outputs=_outputs_beside(store),
                 plugins=registry,
+                servers=servers,
                 allow_all=allow_all,
             )
             equipment = Equipment(

@@ -15,6 +15,7 @@ from perdure.config.schema import (
     Config,
     Ignored,
     InstructionOptions,
+    McpServer,
     ModelConfig,
     OnMove,
     Permission,
@@ -24,6 +25,7 @@ from perdure.config.schema import (
     Rule,
     ToolOptions,
 )
+from perdure.errors import ConfigurationError
 from perdure.history.content import Form
 
 Keys = tuple[str, ...]
@@ -49,6 +51,18 @@ _PROVIDER = table(
         "models": each(values.model_name, _MODEL),
     }
 )
+_MCP = table(
+    {
+        "command": values.text,
+        "args": values.arguments,
+        "env": values.environment_names,
+        "url": values.server_url,
+        "token_env": values.environment_name,
+        "timeout": values.seconds,
+        "disabled": values.flag,
+        "tools": values.arguments,
+    }
+)
 _FIELDS: Mapping[str, Reader] = {
     "model": values.model_reference,
     "timezone": values.timezone,
@@ -59,6 +73,7 @@ _FIELDS: Mapping[str, Reader] = {
     "instructions": table({"project": values.flag, "claude_md": values.flag}),
     "tools": table({"allowed_paths": values.directories, "allowed_hosts": values.hosts}),
     "plugins": table({"paths": values.files, "disabled": values.plugin_names}),
+    "mcp": each(values.server_name, _MCP),
 }
 _NEEDED = {
     "protocol": f"one of {', '.join(_PROTOCOLS)}",
@@ -128,6 +143,7 @@ def combine(layers: Sequence[Layer]) -> Config:
         instructions=InstructionOptions(**merged.get("instructions", {})),
         tools=ToolOptions(**merged.get("tools", {})),
         plugins=PluginOptions(**merged.get("plugins", {})),
+        mcp=_mcp(merged.get("mcp", {}), origins),
         origins={dotted(keys): file for keys, file in origins.items()},
         ignored=tuple(ignored for each_layer in layers for ignored in each_layer.ignored),
     )
@@ -178,6 +194,23 @@ def _provider(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> 
             file = next(file for keys, file in origins.items() if keys[:2] == here)
             raise Where(file, {}, here).error(f"needs {needed}: {meaning}")
     return ProviderConfig(**settings)
+
+
+def _mcp(tables: Mapping[str, dict[str, Any]], origins: Mapping[Keys, str]) -> dict[str, McpServer]:
+    return {name: _mcp_server(name, given, origins) for name, given in tables.items()}
+
+
+def _mcp_server(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> McpServer:
+    def wrong(problem: str) -> ConfigurationError:
+        file = next(file for keys, file in origins.items() if keys[:2] == ("mcp", name))
+        return Where(file, {}, ("mcp", name)).error(problem)
+
+    if ("command" in given) == ("url" in given):
+        raise wrong("needs either command, a program to run, or url, an address to connect to")
+    useless = {"token_env"} if "command" in given else {"args", "env"}
+    for key in sorted(useless & given.keys()):
+        raise wrong(f"has {key}, which goes with {'url' if key == 'token_env' else 'command'} only")
+    return McpServer(**given)
 
 
 def _known(name: str) -> dict[str, Any]:

@@ -101,6 +101,29 @@ class PluginOptions(msgspec.Struct, frozen=True):
     disabled: tuple[str, ...] = ()
 
 
+class McpServer(msgspec.Struct, frozen=True):
+    """An MCP server whose tools are offered: a program on this machine, or an address.
+
+    `command` with `args` is run in the project root; `env` names the environment variables that it
+    gets. `url` is where it answers over HTTP, `token_env` the variable with its bearer token.
+    `timeout` is the seconds that one call may take. `tools` are the names of those that are
+    offered, None for all.
+    """
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+    url: str = ""
+    token_env: str | None = None
+    timeout: float = 300.0
+    disabled: bool = False
+    tools: tuple[str, ...] | None = None
+
+    def __repr__(self) -> str:
+        # Arguments may carry what should not be shown.
+        return f"McpServer({self.command or self.url!r})"
+
+
 class Ignored(msgspec.Struct, frozen=True):
     """A key that does not count because its file belongs to a project that is not trusted."""
 
@@ -126,5 +149,6 @@ class Config(msgspec.Struct, frozen=True):
     instructions: InstructionOptions = InstructionOptions()
     tools: ToolOptions = ToolOptions()
     plugins: PluginOptions = PluginOptions()
+    mcp: Mapping[str, McpServer] = {}
     origins: Mapping[str, str] = {}
     ignored: tuple[Ignored, ...] = ()

@@ -19,6 +19,7 @@ _PLUGIN = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _TOOL = re.compile(r"[A-Za-z0-9_.*?-]{1,128}")
 _PERMISSIONS = get_args(Permission)
 _ENVIRONMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SERVER = re.compile(r"[a-z0-9][a-z0-9-]{0,23}")
 _HOST = re.compile(r"[A-Za-z0-9.:-]+")
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _CREDENTIALS = frozenset(
@@ -110,6 +111,15 @@ def base_url(value: object, where: Where) -> str:
 
     The value is never repeated in a message, since it may hold what should not be there.
     """
+    return _address(value, where, "api_key_env").rstrip("/")
+
+
+def server_url(value: object, where: Where) -> str:
+    """Take the HTTP address of an MCP server, as `base_url` takes one."""
+    return _address(value, where, "token_env")
+
+
+def _address(value: object, where: Where, instead: str) -> str:
     from urllib.parse import urlsplit
 
     address = text(value, where)
@@ -121,8 +131,8 @@ def base_url(value: object, where: Where) -> str:
     if not usable or any(char.isspace() for char in address):
         raise where.error("must be an http or https address")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise where.error("must hold no user, password, query or fragment; use api_key_env")
-    return address.rstrip("/")
+        raise where.error(f"must hold no user, password, query or fragment; use {instead}")
+    return address
 
 
 def environment_name(value: object, where: Where) -> str:
@@ -130,6 +140,21 @@ def environment_name(value: object, where: Where) -> str:
     if isinstance(value, str) and _ENVIRONMENT.fullmatch(value):
         return value
     raise where.error("must be the name of an environment variable, not the key itself")
+
+
+def environment_names(value: object, where: Where) -> tuple[str, ...]:
+    """Take a list of names of environment variables."""
+    if not isinstance(value, (list, tuple)):
+        raise where.error("must be a list of names of environment variables")
+    return tuple(environment_name(name, where) for name in cast("list[object]", value))
+
+
+def arguments(value: object, where: Where) -> tuple[str, ...]:
+    """Take a list of texts."""
+    listed = cast("list[object]", value) if isinstance(value, (list, tuple)) else [None]
+    if all(isinstance(each, str) and "\0" not in each for each in listed):
+        return tuple(cast("list[str]", listed))
+    raise where.error("must be a list of texts")
 
 
 def header(value: object, where: Where) -> str:
@@ -226,6 +251,13 @@ def plugin_name(key: str) -> str | None:
     if _PLUGIN.fullmatch(key):
         return None
     return "1 to 40 lower case letters, digits, '_' and '-', the first a letter or digit"
+
+
+def server_name(key: str) -> str | None:
+    """A name that can stand in the names of tools without a doubt where it ends."""
+    if _SERVER.fullmatch(key):
+        return None
+    return "1 to 24 lower case letters, digits and '-', the first a letter or digit"
 
 
 def tool_pattern(key: str) -> str | None:

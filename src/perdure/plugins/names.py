@@ -11,7 +11,9 @@ from collections.abc import Iterable
 
 from perdure.config.values import plugin_name
 
-RESERVED = frozenset({"entry", "instructions", "perdure", "plugin", "plugins", "skill", "skills"})
+RESERVED = frozenset(
+    {"entry", "instructions", "mcp", "perdure", "plugin", "plugins", "skill", "skills"}
+)
 """Names that no plugin may have, since Perdure's own sources lie there."""
 
 

@@ -67,12 +67,13 @@ class Boundary:
         if not prompts and not wants_step(state, limit):
             return None
         target = workplace.target(state.model)
-        tools = workplace.tools(state, plugins)
+        servers = await workplace.start_servers(state)
+        tools = workplace.tools(state, plugins, servers, target.name)
         last = (1 if prompts else state.steps_of_prompt + 1) >= limit
         events: list[Event] = [PromptPromoted(prompt.prompt) for prompt in prompts]
         if last and not is_repeated(state):
             events.append(Note(LAST_STEP))
-        context = await workplace.facts(state, plugins)
+        context = await workplace.facts(state, plugins, servers)
         observation = await context.observe()
         events += admit(
             state,

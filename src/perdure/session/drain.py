@@ -122,7 +122,8 @@ class _Work:
         if self._log.state.step is not None:
             workplace = await self._boundary.workplace()
             async with workplace.plugins() as plugins:
-                await recover(self._log, workplace, workplace.tools(self._log.state, plugins))
+                tools = workplace.tools(self._log.state, plugins, workplace.servers())
+                await recover(self._log, workplace, tools)
 
     async def _settle(self) -> None:
         await self._log.catch_up()

@@ -48,7 +48,8 @@ class Gate:
         subject = (
             await _subject(prepared, context) if is_about_resources(call.name, rules) else None
         )
-        permission = decide(call.name, rules, subject or NOTHING)
+        default = prepared.tool.default
+        permission = decide(call.name, rules, subject or NOTHING, default)
         if permission == "allow":
             return None
         if permission == "deny":
@@ -74,7 +75,8 @@ class Gate:
         except ConfigurationError as error:
             _logger.warning("session %s: %s", self._session, error)
             return False
-        return bool(rules) and decide(call.name, rules, subject) == "allow"
+        # It is a question already: only what was answered for this call counts.
+        return decide(call.name, rules, subject, "ask") == "allow"
 
     async def _remember(self, call: ToolCall, answer: PermissionAnswer, subject: Subject) -> None:
         rules = lasting(call.name, answer, subject)

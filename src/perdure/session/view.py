@@ -88,9 +88,10 @@ async def view_context(
     """
     state = fold(session, records)
     async with workplace.plugins() as plugins:
-        observation = await (await workplace.facts(state, plugins)).observe()
-        tools = workplace.tools(state, plugins).definitions()
-        troubles = workplace.diagnostics(plugins)
+        servers = workplace.servers()
+        observation = await (await workplace.facts(state, plugins, servers)).observe()
+        tools = workplace.tools(state, plugins, servers).definitions()
+        troubles = workplace.diagnostics(plugins, servers)
     on_move = workplace.config.on_move
     reasons = replacement_due(state, state.model, tools, on_move=on_move)
     admitted = admit(

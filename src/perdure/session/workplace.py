@@ -21,11 +21,13 @@ from perdure.context import Diagnostic, Source, SystemContext
 from perdure.history.events import RequestShape
 from perdure.history.state import SessionState
 from perdure.instructions import InstructionService
+from perdure.mcp import Servers, ServersView
 from perdure.models.protocols import wire_protocols
 from perdure.models.resolve import Models, Selected
 from perdure.models.transport import Transport
 from perdure.models.types import Endpoint, ModelProfile, WireProtocol
 from perdure.plugins import PluginView, Registry
+from perdure.session.admission import replacement_due
 from perdure.skills import user_skills
 from perdure.sources import SkillCatalog, convention, date, entries, environment, opening
 from perdure.tools import builtin_tools, skill_tool
@@ -75,6 +77,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     transport: Transport
     outputs: Path
     plugins: Registry
+    servers: Servers
     allow_all: bool = False
 
 
@@ -138,13 +141,39 @@ class Workplace:
         async with registry.hold(options, self.location) as view:
             yield view
 
-    def tools(self, state: SessionState, plugins: PluginView) -> ToolSet:
-        """Return the tools of a step. Those of a plugin that is lost stay as they were told."""
+    async def start_servers(self, state: SessionState) -> ServersView:
+        """Return what the MCP servers contribute, after starting those that are not there yet.
+
+        Waits a bounded time for one that the model has not been told of, and for no other.
+        """
+        servers, project = self.config.mcp, self.location.project
+        if servers:
+            await self._around.servers.prepare(servers, project, state.snapshot)
+        return self.servers()
+
+    def servers(self) -> ServersView:
+        """Return what the MCP servers contribute now; starts none."""
+        return self._around.servers.view(self.config.mcp, self.location.project)
+
+    def tools(
+        self, state: SessionState, plugins: PluginView, servers: ServersView, model: str = ""
+    ) -> ToolSet:
+        """Return the tools of a step with a model, that of the state where none is named.
+
+        Those of a plugin or server that is lost stay as they were told.
+        """
         told = state.epoch.tools if state.epoch else ()
-        offered = plugins.offer(told)
+        offered = list(plugins.offer(told))
+        if servers.seen:
+            due = replacement_due(state, model or state.model, told, on_move=self.config.on_move)
+            taken = {tool.name for tool in (*self._tools, *offered)}
+            further = servers.tools(told, renewed=bool(due))
+            offered += [tool for tool in further if tool.name not in taken]
         return self._tools.with_tools(offered) if offered else self._tools
 
-    async def facts(self, state: SessionState, plugins: PluginView) -> SystemContext:
+    async def facts(
+        self, state: SessionState, plugins: PluginView, servers: ServersView
+    ) -> SystemContext:
         """Compose the session's System Context, in the order in which it is told.
 
         Looks which instruction files there are, but loads nothing yet.
@@ -162,17 +191,23 @@ class Workplace:
             *map(SystemContext.make, builtin),
             await anyio.to_thread.run_sync(files.compose, set(state.snapshot)),
             *self._around.sources,
+            *map(SystemContext.make, servers.sources()),
             plugins.compose(set(state.snapshot)),
         )
 
-    def diagnostics(self, plugins: PluginView) -> list[Diagnostic]:
-        """Return what files, skills and plugins the last composition could not use, and why."""
+    def diagnostics(self, plugins: PluginView, servers: ServersView) -> list[Diagnostic]:
+        """Return what files, skills, plugins and MCP servers could not be used, and why."""
         files = self._files[1].diagnostics if self._files else []
         lost = [
             Diagnostic(f"{each.plugin}/*", "load", f"{each.place}: {each.message}")
             for each in plugins.diagnostics
         ]
-        return [*files, *self._skills.diagnostics, *lost]
+        failing = [
+            Diagnostic(f"mcp.{each.name}/*", "load", problem)
+            for each in servers.standing()
+            for problem in each.problems
+        ]
+        return [*files, *self._skills.diagnostics, *lost, *failing]
 
     async def nested(self, discovered: tuple[str, ...], paths: Sequence[Path]) -> tuple[str, ...]:
         """Return the instruction files on the way to paths that a tool touched, but for those that

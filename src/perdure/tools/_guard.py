@@ -1,14 +1,17 @@
 """Run one command so that nothing of it outlives the process that asked for it.
 
-A program of its own: `python -I -S _guard.py GRACE PROGRAM ARGUMENT...`. It imports nothing of
-Perdure, to start fast. The command gets a session and process group of its own, no input, and
-this program's output for both its output and its errors.
+A program of its own: `python -I -S _guard.py GRACE LIFELINE PROGRAM ARGUMENT...`. It imports
+nothing of Perdure, to start fast. The command gets a session and process group of its own.
 
-Standard input is the lifeline. Its end means that the caller is gone (it may have been killed):
+LIFELINE is the number of a descriptor. With 0, standard input, the command gets no input, and this
+program's output for both its output and its errors. With another one, the command gets this
+program's input, output and errors as they are.
+
+The end of the lifeline means that the caller is gone (it may have been killed):
 everything is killed at once. A byte on it asks for the end: SIGTERM, GRACE seconds, SIGKILL.
-Standard error carries one line back: `ended STATUS LEFT`, where STATUS is the exit code, or minus
-the signal that ended the command, and LEFT is 1 where the command left processes behind; or
-`error REASON` where the command could not be started.
+With lifeline 0, standard error carries one line back: `ended STATUS LEFT`, where STATUS is the
+exit code, or minus the signal that ended the command, and LEFT is 1 where the command left
+processes behind; or `error REASON` where the command could not be started.
 
 On Linux everything that descends from the command is found, whatever group it moved to. Elsewhere
 it is the process group.
@@ -32,15 +35,16 @@ _SUBREAPER, _DEATH_SIGNAL = 36, 1  # PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG
 
 def main() -> None:
     """Run the command in `sys.argv` to its end and report."""
-    grace, command = float(sys.argv[1]), sys.argv[2:]
-    family = Family(command)
+    grace, lifeline, command = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    family = Family(command, lifeline)
     family.watch()
     left = family.asked is None and not family.wait(_LINGER)
     if left or family.asked == "end":
         family.terminate(_LINGER if left else grace)
     family.kill()
     with suppress(BrokenPipeError):
-        os.write(2, f"ended {family.status} {int(left)}\n".encode())
+        if lifeline == 0:
+            os.write(2, f"ended {family.status} {int(left)}\n".encode())
 
 
 class Family:
@@ -50,12 +54,13 @@ class Family:
     `end` that was asked for, or that the caller is `gone`.
     """
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], lifeline: int) -> None:
         self.status: int | None = None
         self.asked: Literal["end", "gone"] | None = None
         self._signals = _signal_pipe()
         _prctl(_SUBREAPER, 1)
-        self._command = _start(command)
+        self._lifeline = lifeline
+        self._command = _start(command, lifeline)
 
     def watch(self) -> None:
         """Return when the command has ended or something came on the lifeline."""
@@ -105,12 +110,12 @@ class Family:
         return not LINUX and _signal_group(self._command, 0)
 
     def _pause(self, seconds: float | None) -> None:
-        watched = [self._signals] if self.asked == "gone" else [self._signals, 0]
+        watched = [self._signals] if self.asked == "gone" else [self._signals, self._lifeline]
         ready, _, _ = select.select(watched, [], [], seconds)
         if self._signals in ready and _drained(self._signals).strip(bytes([signal.SIGCHLD])):
             self.asked = "end"
-        if 0 in ready:
-            self.asked = "end" if os.read(0, 1) else "gone"
+        if self._lifeline in ready:
+            self.asked = "end" if os.read(self._lifeline, 1) else "gone"
 
 
 def _signal_pipe() -> int:
@@ -133,15 +138,22 @@ def _drained(pipe: int) -> bytes:
     return b""
 
 
-def _start(command: list[str]) -> int:
+def _start(command: list[str], lifeline: int) -> int:
     guard = os.getpid()
+    if lifeline:
+        os.set_inheritable(lifeline, False)
     child = os.fork()
     if child == 0:
-        _become(command, guard)
+        _become(command, guard, alone=lifeline == 0)
+    if lifeline:
+        # Held here too, the command's pipes would not end with the command.
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
     return child
 
 
-def _become(command: list[str], guard: int) -> NoReturn:
+def _become(command: list[str], guard: int, *, alone: bool) -> NoReturn:
     back = os.dup(2)
     try:
         os.setsid()
@@ -151,8 +163,9 @@ def _become(command: list[str], guard: int) -> NoReturn:
         # The interpreter ignores these; a command expects to be ended by them.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(1, 2)
+        if alone:
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(1, 2)
         os.execv(command[0], command)  # noqa: S606 - running what it is told is its purpose
     except OSError as error:
         os.write(back, f"error {error.strerror}\n".encode())

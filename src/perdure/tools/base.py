@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from perdure.config.schema import Permission
 from perdure.history.content import ToolDefinition
 
 Arguments = TypeVar("Arguments")
@@ -72,6 +73,7 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     result too. Cancelling it must end whatever it started. `idempotent` promises that running a
     call twice does no more than running it once. `subject` says what a call is about, which is
     what permission rules by resource are matched against; without it they see empty text.
+    `default` is its permission where no rule of the configuration fits.
     """
 
     name: str
@@ -80,6 +82,7 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     run: Callable[[Arguments, ToolContext], Awaitable[ToolOutput | str]]
     idempotent: bool = False
     subject: Callable[[Arguments, ToolContext], Subject] | None = None
+    default: Permission | None = None
 
     def definition(self) -> ToolDefinition:
         """Return the tool as the model is told of it."""

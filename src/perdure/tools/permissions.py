@@ -64,13 +64,20 @@ Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 """Puts a question to somebody and waits for the answer."""
 
 
-def decide(tool: str, rules: Sequence[Rule], subject: Subject = NOTHING) -> Permission:
+def decide(
+    tool: str,
+    rules: Sequence[Rule],
+    subject: Subject = NOTHING,
+    default: Permission | None = None,
+) -> Permission:
     """Return what holds for a call: for each of its parts the last rule that fits.
 
     The strictest of these counts. Of a subject that is not exact, a rule for a certain resource
-    can forbid or ask, wherever its words occur, but allow only exactly the same once more.
+    can forbid or ask, wherever its words occur, but allow only exactly the same once more. A
+    `default` stands before the rules, in the place of DEFAULTS.
     """
-    fitting = [rule for rule in (*DEFAULTS, *rules) if fits(rule.tool, tool)]
+    before = [Rule("*", "*", default)] if default else DEFAULTS
+    fitting = [rule for rule in (*before, *rules) if fits(rule.tool, tool)]
     found = {
         next(rule.permission for rule in reversed(fitting) if _fits(rule, part, subject.exact))
         for part in subject.parts or NOTHING.parts

@@ -27,7 +27,7 @@ from perdure.errors import ToolError
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 
-_GUARD = Path(__file__).with_name("_guard.py")
+GUARD = Path(__file__).with_name("_guard.py")
 _LAST = 8.0  # seconds in which the guard ends by itself; it kills after GRACE
 _REST = 1.0  # seconds to read what is still in the pipe when the guard has ended
 
@@ -81,7 +81,7 @@ async def run_supervised(
 async def _start(
     command: Sequence[str], directory: Path, environment: Mapping[str, str]
 ) -> Process:
-    guarded = [sys.executable or "python3", "-I", "-S", str(_GUARD), str(GRACE), *command]
+    guarded = [sys.executable or "python3", "-I", "-S", str(GUARD), str(GRACE), "0", *command]
     started: list[Process] = []
     # Cancelled half way, nobody would hold the new process.
     with CancelScope(shield=True):

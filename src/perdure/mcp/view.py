@@ -1,0 +1,133 @@
+"""What the servers of a session contribute at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from perdure.config.schema import Permission
+from perdure.context import Source
+from perdure.history.content import ToolDefinition
+from perdure.mcp.names import server_of, tool_name
+from perdure.mcp.offer import Offer, RemoteTool
+from perdure.mcp.server import Status
+from perdure.mcp.sources import server_sources
+from perdure.mcp.target import Progress
+from perdure.tools.base import Subject, Tool, ToolContext
+
+Call = Callable[[str, dict[str, Any], Progress], Awaitable[str]]
+
+
+class ServerStatus(msgspec.Struct, frozen=True):
+    """How a server stands. `problems` are lines on what is wrong, `tools` how many it offers."""
+
+    name: str
+    status: Status
+    tools: int
+    problems: tuple[str, ...] = ()
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One server at one moment; `offer` is what it offered last, None where it never did."""
+
+    name: str
+    status: Status
+    problem: str
+    offer: Offer | None
+    allowed: tuple[str, ...] | None
+    call: Call
+
+    def standing(self) -> ServerStatus:
+        """Return how it stands."""
+        offer = self.offer or Offer()
+        problems = (self.problem, *offer.problems) if self.problem else offer.problems
+        return ServerStatus(self.name, self.status, len(offer.tools), problems)
+
+    def is_new(self, told: Sequence[ToolDefinition]) -> bool:
+        """Say whether it offers a tool that the model was not told of."""
+        known = {definition.name for definition in told}
+        return any(tool.definition.name not in known for tool in self._offered())
+
+    def tools(self, told: Sequence[ToolDefinition], *, renewed: bool) -> list[Tool[Any]]:
+        """Return its tools: as they are now where that is `renewed`, else as they were told."""
+        if self.offer is not None and renewed:
+            return [self._tool(tool.definition, tool) for tool in self._offered()]
+        offered = {tool.definition.name: tool for tool in self._offered()}
+        return [
+            self._tool(definition, offered.get(definition.name))
+            for definition in told
+            if self._is_mine(definition)
+        ]
+
+    def _offered(self) -> Sequence[RemoteTool]:
+        return self.offer.tools if self.offer else ()
+
+    def _is_mine(self, told: ToolDefinition) -> bool:
+        if server_of(told.name) != self.name:
+            return False
+        return self.allowed is None or told.name in {
+            tool_name(self.name, each) for each in self.allowed
+        }
+
+    def _tool(self, definition: ToolDefinition, remote: RemoteTool | None) -> Tool[Any]:
+        async def run(arguments: dict[str, Any], context: ToolContext) -> str:
+            return await self.call(definition.name, arguments, context.progress)
+
+        # A server may do anything; what it says of itself counts as far as its user trusts it.
+        default: Permission = "allow" if remote and remote.reads_only else "ask"
+        return _McpTool(
+            name=definition.name,
+            description=definition.description,
+            arguments=dict[str, Any],
+            run=run,
+            subject=_subject,
+            default=default,
+            told=definition,
+        )
+
+
+class ServersView(msgspec.Struct, frozen=True):
+    """What the servers of a session contribute at one moment; it never changes."""
+
+    seen: tuple[Seen, ...] = ()
+
+    def tools(self, told: Sequence[ToolDefinition], *, renewed: bool) -> list[Tool[Any]]:
+        """Return the servers' tools, where `told` are the definitions of the epoch in force.
+
+        As long as there is nothing new they stay as they were told: what a server lost or changed
+        ends no epoch, and the call of a tool that is gone answers with an error. Where there is a
+        new tool, or the epoch ends anyway (`renewed`), they are all as they are now; those of a
+        server that was not reached yet stay.
+        """
+        renewed = renewed or any(each.is_new(told) for each in self.seen)
+        return [tool for each in self.seen for tool in each.tools(told, renewed=renewed)]
+
+    def sources(self) -> list[Source[Any]]:
+        """Return the servers' instructions and lists of tools as Context Sources.
+
+        Those of a server that is lost are Unavailable.
+        """
+        return [
+            source
+            for each in self.seen
+            for source in server_sources(each.name, None if each.status == "lost" else each.offer)
+        ]
+
+    def standing(self) -> list[ServerStatus]:
+        """Return how the servers stand."""
+        return [each.standing() for each in self.seen]
+
+
+class _McpTool(Tool[dict[str, Any]], frozen=True, kw_only=True):
+    """A tool with the schema that its server gave."""
+
+    told: ToolDefinition
+
+    def definition(self) -> ToolDefinition:
+        return self.told
+
+
+def _subject(arguments: dict[str, Any], _: ToolContext) -> Subject:
+    return Subject((msgspec.json.encode(arguments, order="deterministic").decode(),))
