@@ -177,3 +177,24 @@ async def test_an_interrupt_of_the_old_machine_is_none_on_the_new_one(tmp_path: 
         async with there.runtime() as runtime:
             records = await log_of(await runtime.import_session(file))
         assert records[-1].data == ev.InterruptAsked(0)
+
+
+async def test_a_drain_forgets_what_it_knew_when_the_session_comes_back_another(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [say("One."), say("Two."), say("Three.")]) as b:
+        b.prefix_may_break = "the session goes back to what the file holds"
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "Alpha?")
+            file = await session.export(tmp_path / "session.jsonl")
+            await ask(session, "Beta?")
+            async with b.runtime() as other:
+                await other.delete_session(session.id)
+                await other.import_session(file)
+            with anyio.fail_after(20):
+                await ask(session, "Gamma?")
+        sent = b.provider.requests[-1].body
+        assert b"Alpha?" in sent
+        assert b"Gamma?" in sent
+        assert b"Beta?" not in sent

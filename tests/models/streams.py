@@ -10,6 +10,7 @@ import msgspec
 from perdure.models.anthropic_stream import MessagesDecoder
 from perdure.models.decoding import Decoder
 from perdure.models.failures import Peer
+from perdure.models.gemini_stream import GeminiDecoder
 from perdure.models.openai_responses_stream import ResponsesDecoder
 from perdure.models.openai_stream import ChatDecoder
 from perdure.models.sse import EventReader, ServerEvent
@@ -21,6 +22,7 @@ DECODERS: dict[str, Callable[[Peer], Decoder]] = {
     "openai-chat": ChatDecoder,
     "openai-responses": ResponsesDecoder,
     "anthropic": MessagesDecoder,
+    "gemini": GeminiDecoder,
 }
 
 
@@ -113,6 +115,12 @@ def ended(status: str = "completed", **members: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": {"status": status, **members}}
 
 
+def candidate(*parts: Any, finish: str = "", **members: Any) -> dict[str, Any]:
+    """Return a chunk of Gemini's stream."""
+    given = {"index": 0, **members, **({"finishReason": finish} if finish else {})}
+    return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, **given}]}
+
+
 MESSAGE_STOP = {"type": "message_stop"}
 CHAT_HELLO = frames(delta(content="Hel"), delta(content="lo"), delta("stop"), "[DONE]")
 MESSAGES_HELLO = frames(
@@ -132,8 +140,12 @@ RESPONSES_HELLO = frames(
     {"type": "response.output_text.done", "output_index": 0, "text": "Hello"},
     ended(usage={"input_tokens": 3, "output_tokens": 2}),
 )
+GEMINI_HELLO = frames(
+    candidate({"text": "Hel"}), candidate({"text": "lo"}), candidate(finish="STOP")
+)
 HELLO = {
     "anthropic": MESSAGES_HELLO,
+    "gemini": GEMINI_HELLO,
     "openai-chat": CHAT_HELLO,
     "openai-responses": RESPONSES_HELLO,
 }

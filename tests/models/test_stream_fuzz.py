@@ -24,6 +24,7 @@ from tests.models.streams import (
     block_delta,
     block_start,
     call_delta,
+    candidate,
     delta,
     done,
     ended,
@@ -114,10 +115,31 @@ def responses_events(draw: st.DrawFn) -> Any:
     return draw(st.sampled_from(choices))
 
 
+@st.composite
+def gemini_events(draw: st.DrawFn) -> Any:
+    """Return what a chunk of Gemini's may be, more or less."""
+    value, other = draw(anything), draw(anything)
+    signed = {"thoughtSignature": draw(anything)}
+    called = {"functionCall": {"name": value, "args": other, "id": draw(anything)}}
+    choices: list[Any] = [
+        candidate({"text": value, "thought": other}),
+        candidate({"text": "x", **signed}, value),
+        candidate({**called, **signed}, called),
+        candidate({"functionCall": value}, finish="STOP"),
+        candidate({"text": "x"}, finishReason=value, finishMessage=other),
+        {"candidates": value, "usageMetadata": other},
+        {"candidates": [value], "promptFeedback": {"blockReason": other}},
+        {"error": value},
+        value,
+    ]
+    return draw(st.sampled_from(choices))
+
+
 EVENTS: dict[str, st.SearchStrategy[Any]] = {
     "openai-chat": chat_events(),
     "anthropic": messages_events(),
     "openai-responses": responses_events(),
+    "gemini": gemini_events(),
 }
 _RICH: dict[str, list[Any]] = {
     "openai-chat": [
@@ -164,6 +186,15 @@ _RICH: dict[str, list[Any]] = {
         done(3, "function_call", id="fc_2", call_id="c2", name="list", arguments="{}"),
         done(2, "function_call", id="fc_1", arguments='{"path": "a"}'),
         ended(usage={"input_tokens": 3, "output_tokens": 2}),
+    ],
+    "gemini": [
+        candidate({"text": "I look.", "thought": True}),
+        candidate({"text": "Let "}),
+        candidate({"text": "me see 🦉"}),
+        candidate({"functionCall": {"name": "read", "args": {"path": "a"}, "id": "c1"}}),
+        candidate({"functionCall": {"name": "list", "args": {}, "id": "c2"}}),
+        candidate({"text": "", "thoughtSignature": "c2ln"}, finish="STOP"),
+        {"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}},
     ],
 }
 RICH = {protocol: [frames(each) for each in events] for protocol, events in _RICH.items()}
