@@ -13,7 +13,8 @@ from perdure.history.events import Event, Record, SessionCreated
 
 
 class SessionRow(msgspec.Struct, frozen=True):
-    """A session as listings show it. `updated` is milliseconds since 1970.
+    """A session as listings show it. `updated` is the latest time of its events, in milliseconds
+    since 1970.
 
     `outcome` is the settlement of the last Step, "open" while it has none, "" before the first;
     an open one without an `owner` was left so by a crash. `pending` counts the prompts in the
@@ -88,7 +89,8 @@ class Store(Protocol):
 
         `records` have the seqs 1, 2, 3 … and begin with SessionCreated, else UsageError. All of it
         is written or nothing: ConcurrencyError where the id is taken, PromptConflict where a
-        prompt's is, in whichever session.
+        prompt's is, in whichever session. Fencing tokens begin above every `drain` that an
+        InterruptAsked of the log names.
         """
         ...
 

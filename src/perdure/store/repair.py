@@ -50,7 +50,9 @@ class Fold:
         """Take in the next event."""
         seq = record.seq or 0
         changes = project((record.data,))
-        self.row.update(changes.columns, last_seq=seq, updated=record.time)
+        self.row.update(changes.columns, last_seq=seq)
+        # The clock may have been set back since the last one.
+        self.row["updated"] = max(self.row["updated"], record.time)
         if seq == 1:
             self.row["created"] = record.time
         if changes.control is not None:

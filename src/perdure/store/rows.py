@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.errors import ConcurrencyError, LeaseLost, PromptConflict, StaleBoundary
-from perdure.history.events import Event, Record, encode
+from perdure.history.events import Event, InterruptAsked, Record, encode
 from perdure.history.projection import RowChanges, project
 from perdure.store.contract import Guard, Lease
 from perdure.store.database import Connection
@@ -18,7 +18,8 @@ from perdure.store.reads import missing
 from perdure.store.schema import MOST_EVENTS, SEQ_BITS
 
 _CREATE = """
-    INSERT INTO session (id, created, updated) VALUES (?, ?, ?) ON CONFLICT DO NOTHING RETURNING 1
+    INSERT INTO session (id, created, updated, token) VALUES (?, ?, ?, ?)
+    ON CONFLICT DO NOTHING RETURNING 1
 """
 
 # One statement is the lease check, the sequence, the projection of the session's row and its lock.
@@ -26,7 +27,7 @@ _ADVANCE = """
     UPDATE session SET
         last_seq = last_seq + :count,
         control_seq = coalesce(last_seq + :control, control_seq),
-        updated = iif(:count, :time, updated),
+        updated = iif(:count, max(updated, :time), updated),
         pending = pending + :pending,
         title = coalesce(:title, title),
         directory = coalesce(:directory, directory),
@@ -61,6 +62,9 @@ _TELL_ENTRY = """
     ON CONFLICT DO UPDATE SET entry = excluded.entry WHERE entry <> excluded.entry
 """
 _DROP_ENTRY = "DELETE FROM snapshot WHERE session = ? AND key = ?"
+
+
+_MOST_DRAINS = 1 << 53
 
 
 class Batch:
@@ -101,12 +105,17 @@ class Batch:
 
     def create(self, connection: Connection) -> int:
         """Begin the session and append; return the seq before the first event."""
-        row = (self.session, self._times[0], self._times[-1])
+        row = (self.session, self._times[0], max(self._times), self._asked())
         if connection.execute(_CREATE, row).get is None:
             raise ConcurrencyError(
                 f"session {self.session} exists already; nothing was written. Use another id"
             )
         return self.append(connection)
+
+    def _asked(self) -> int:
+        # A whole log may name drains that ran elsewhere; none to come may be one of them.
+        asked = (each.drain for each in self._events if isinstance(each, InterruptAsked))
+        return min(max(asked, default=0), _MOST_DRAINS)
 
     def append(self, connection: Connection) -> int:
         """Append to the session; return the seq before the first event."""

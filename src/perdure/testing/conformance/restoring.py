@@ -78,6 +78,21 @@ class Restoring:
         await store.restore("s1", LOG)
         assert (await store.session("s1")).pending == 1
 
+    async def test_no_drain_of_a_restored_session_was_asked_to_stop_elsewhere(
+        self, store: Store
+    ) -> None:
+        asked = ev.Record(len(LOG) + 1, LOG[-1].time, ev.InterruptAsked(drain=7))
+        await store.restore("s1", [*LOG, asked])
+        lease = await store.claim("s1", "one")
+        assert lease is not None
+        assert lease.token > 7
+
+    async def test_a_session_was_updated_at_the_latest_of_its_times(self, store: Store) -> None:
+        earlier = ev.Record(len(LOG) + 1, 1, ev.Note("when the clock had been set back"))
+        await store.restore("s1", [*LOG, earlier])
+        assert (await store.session("s1")).updated == LOG[-1].time
+        assert await store.check() == []
+
     async def test_a_log_is_not_restored_over_a_session(self, store: Store) -> None:
         await begin(store, "s1", ev.Note("here before"))
         with pytest.raises(ConcurrencyError, match="s1 exists already"):
