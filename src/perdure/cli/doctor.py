@@ -118,12 +118,14 @@ def _providers(found: Examination) -> list[Block]:
 
 def _facts(found: Examination) -> list[Block]:
     files = [line(shown(path), indent=2) for path in found.instructions]
+    servers = [f"{each.name} ({each.status}, {each.tools} tools)" for each in found.mcp]
     return [
         *heading("Instruction files"),
         *(files or [line("none", indent=2)]),
-        *heading("Skills and plugins"),
+        *heading("Skills, plugins and MCP servers"),
         line(f"skills     {', '.join(found.skills) or 'none'}", indent=2),
         line(f"plugins    {', '.join(found.plugins) or 'none'}", indent=2),
+        line(f"servers    {', '.join(servers) or 'none'}", indent=2),
         *(line(Words(each, "warn"), indent=2) for each in found.diagnostics),
     ]
 

@@ -26,6 +26,7 @@ from perdure.errors import (
     UsageError,
 )
 from perdure.instructions import InstructionService
+from perdure.mcp import Pace, Servers, ServerStatus
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
 from perdure.plugins import PluginView, Registry
@@ -41,6 +42,8 @@ from perdure.tools.permissions import decide, fits
 _SHOWN = 4
 _LONG_ENOUGH = 16
 _LATEST = 50
+_PATIENCE = 20.0
+"""Seconds that MCP servers have to start and to say what they offer."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -85,6 +88,7 @@ class Examination(msgspec.Struct, frozen=True):
     instructions: tuple[str, ...]
     skills: tuple[str, ...]
     plugins: tuple[str, ...]
+    mcp: tuple[ServerStatus, ...]
     mended: tuple[str, ...]
     diagnostics: tuple[str, ...]
     problems: tuple[str, ...]
@@ -106,6 +110,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     survey = files.survey()
     skills = find_skills(location, user_skills(env))
     plugins = await _plugins(config, location)
+    mcp = await _mcp(config, location, env)
     store = store_path(env)
     stored = await _stored(store, str(location.directory), env, mend=mend)
     tools = [tool.name for tool in (*builtin_tools(), skill_tool())]
@@ -130,6 +135,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
+        mcp=tuple(mcp),
         mended=stored.mended,
         diagnostics=(
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
@@ -141,6 +147,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
             *config_problems,
             *stored.problems,
             *map(str, plugins.diagnostics),
+            *_failing_servers(mcp),
             *(() if model or config_problems else (reason,)),
         ),
     )
@@ -197,6 +204,25 @@ async def _plugins(config: Config, location: Location) -> PluginView:
     async with Registry() as registry:
         await registry.prepare(config.plugins)
         return registry.view(config.plugins, location)
+
+
+async def _mcp(
+    config: Config, location: Location, env: Mapping[str, str]
+) -> Sequence[ServerStatus]:
+    """Start the MCP servers that are in effect here, look at them, and end them again."""
+    pace = Pace(join=_PATIENCE)
+    async with Servers(env, SystemClock(), pace) as servers:
+        await servers.prepare(config.mcp, location.project)
+        return servers.view(config.mcp, location.project).standing()
+
+
+def _failing_servers(servers: Sequence[ServerStatus]) -> list[str]:
+    late = f"it did not answer in {_PATIENCE:g} s"
+    return [
+        f"MCP server {each.name}: {problem}"
+        for each in servers
+        for problem in each.problems or ((late,) if each.status != "ready" else ())
+    ]
 
 
 def _size(path: Path) -> int | None:

@@ -7,7 +7,8 @@ only the configuration takes it away.
 
 from __future__ import annotations
 
+from perdure.mcp.server import Pace
 from perdure.mcp.servers import Servers
 from perdure.mcp.view import ServerStatus, ServersView
 
-__all__ = ["ServerStatus", "Servers", "ServersView"]
+__all__ = ["Pace", "ServerStatus", "Servers", "ServersView"]

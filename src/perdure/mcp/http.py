@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import httpx2
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
+
+from perdure.mcp.tail import Tail
 
 LARGEST_ANSWER = 16 * 1024 * 1024
 _QUICK = 30.0  # seconds to connect and to send
@@ -15,21 +18,25 @@ _SILENCE = 300.0  # seconds without a byte of an answer
 
 
 @asynccontextmanager
-async def http(url: str, token: str | None) -> AsyncGenerator[TransportStreams]:
-    """Give the streams of a server at an address; `token` goes along with each request."""
+async def http(url: str, token: str | None, tail: Tail) -> AsyncGenerator[TransportStreams]:
+    """Give the streams of a server at an address; `token` goes along with each request.
+
+    The status of what the server refuses goes to `tail`, since the SDK does not say it.
+    """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     timeout = httpx2.Timeout(_QUICK, read=_SILENCE)
+    hooks = {"response": [partial(_look, tail)]}
     async with (
-        httpx2.AsyncClient(
-            headers=headers, timeout=timeout, event_hooks={"response": [_bound]}
-        ) as client,
+        httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks) as client,
         streamable_http_client(url, http_client=client) as streams,
     ):
         yield streams
 
 
-async def _bound(response: httpx2.Response) -> None:
-    """Let no answer grow without end; a stream of events is bounded by the SDK, event by event."""
+async def _look(tail: Tail, response: httpx2.Response) -> None:
+    if response.status_code >= 400:
+        tail.note(f"HTTP {response.status_code} {response.reason_phrase}".encode())
+    # A stream of events is bounded by the SDK, event by event.
     if not response.headers.get("content-type", "").startswith("text/event-stream"):
         response.stream = _Bounded(response)
 

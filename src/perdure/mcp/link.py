@@ -16,6 +16,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
+    INVALID_REQUEST,
     REQUEST_TIMEOUT,
     Implementation,
     ToolListChangedNotification,
@@ -91,7 +92,8 @@ class Link:
                 tool, arguments, read_timeout_seconds=seconds, progress_callback=show
             )
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
+            if error.code == CONNECTION_CLOSED or _is_forgotten(error):
+                self.lost.set()
                 raise LinkLost from error
             if error.code == REQUEST_TIMEOUT:
                 raise ToolError(
@@ -145,7 +147,7 @@ async def linked(target: Target, on_offer: Callable[[Offer], None]) -> AsyncGene
 def _streams(target: Target) -> AbstractAsyncContextManager[TransportStreams]:
     config = target.config
     if config.url:
-        return http(config.url, target.token)
+        return http(config.url, target.token, target.tail)
     return stdio(config.command, config.args, target.directory, target.env, target.tail)
 
 
@@ -200,6 +202,11 @@ async def _contained(do: Callable[[], Awaitable[None]]) -> bool:
     except (MCPError, SubscriptionLost, TimeoutError, ValueError, OSError):
         return True
     return True
+
+
+def _is_forgotten(error: MCPError) -> bool:
+    """Say whether a server over HTTP does not know the connection any more: it was restarted."""
+    return error.code == INVALID_REQUEST and error.message == "Session terminated"
 
 
 def _progress(done: float, total: float | None, message: str | None) -> str:

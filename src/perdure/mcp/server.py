@@ -74,6 +74,7 @@ class Server:
         self._wanted = anyio.Event()
         self._changed = anyio.Event()
         self._failures = 0
+        self._refusals = 0
         self._rests = False
         self._calls = 0
         self._used = clock.monotonic()
@@ -118,9 +119,8 @@ class Server:
             await self._wanted.wait()
             self._wanted = anyio.Event()
             await self._once()
-            if pause := self._pause():
-                self._rests = True
-                await self._clock.sleep(pause)
+            if self._rests:
+                await self._clock.sleep(self._pause())
                 self._rests = False
 
     async def _once(self) -> None:
@@ -137,10 +137,10 @@ class Server:
                     self._link = link
                     self._set("ready")
                     await self._last(link)
+                    self._link = None
                     ended = "the connection has ended" if link.lost.is_set() else ""
         except Exception as error:  # noqa: BLE001 - what others made may fail in any way
             ended = self._words(error)
-        self._link = None
         if not ended:
             self._wanted = anyio.Event()
             self._failures = 0
@@ -149,6 +149,8 @@ class Server:
         if begun is not None and self._clock.monotonic() - begun >= self._pace.steady:
             self._failures = 0
         self._failures += 1
+        self._refusals += begun is None
+        self._rests = self._pause() > 0
         self._set("lost", ended)
 
     async def _last(self, link: Link) -> None:
@@ -161,9 +163,9 @@ class Server:
 
     async def _connected(self) -> Link:
         self.want()
-        before = self._failures
+        before = self._refusals
         with anyio.move_on_after(self._pace.call):
-            while self._link is None and not self._rests and self._failures == before:
+            while self._link is None and not self._rests and self._refusals == before:
                 await self._changed.wait()
         if self._link is None:
             why = f" ({self.problem})" if self.problem else ""

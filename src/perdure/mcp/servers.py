@@ -28,11 +28,11 @@ class Servers:
     this machine the same project. Nothing that a server does raises here.
     """
 
-    def __init__(self, env: Mapping[str, str], clock: Clock, pace: Pace = DEFAULT_PACE) -> None:
+    def __init__(self, env: Mapping[str, str], clock: Clock, pace: Pace | None = None) -> None:
         """Start nothing yet. Programs get from `env` what is harmless and what is configured."""
         self._env = env
         self._clock = clock
-        self._pace = pace
+        self._pace = pace or DEFAULT_PACE
         self._servers: dict[_Key, Server] = {}
         self._group: TaskGroup = anyio.create_task_group()
 
