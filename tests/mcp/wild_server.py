@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-HERE = Path(sys.argv[1])
+HERE = Path(sys.argv[1]) if __name__ == "__main__" else Path()
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
