@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +14,7 @@ from perdure.clock import Clock
 from perdure.config.schema import McpServer
 from perdure.mcp.names import tools_key
 from perdure.mcp.server import Pace, Server
-from perdure.mcp.view import Seen, ServersView
+from perdure.mcp.view import Seen, ServerStatus, ServersView
 
 _Key = tuple[str, McpServer, Path | None]
 
@@ -67,12 +67,11 @@ class Servers:
 
     def view(self, wanted: Mapping[str, McpServer], directory: Path) -> ServersView:
         """Return what these servers contribute now."""
-        return ServersView(
-            tuple(
-                Seen(each.name, each.status, each.problem, each.offer, each.config.tools, each.call)
-                for each in self._at(wanted, directory)
-            )
-        )
+        return ServersView(tuple(map(_seen, self._at(wanted, directory))))
+
+    def standing(self) -> Sequence[ServerStatus]:
+        """Return how every server stands that any session has wanted so far."""
+        return [_seen(each).standing() for each in self._servers.values()]
 
     def _at(self, wanted: Mapping[str, McpServer], directory: Path) -> Iterator[Server]:
         for name in sorted(wanted):
@@ -85,3 +84,14 @@ class Servers:
                 self._servers[key] = server
                 self._group.start_soon(server.run)
             yield self._servers[key]
+
+
+def _seen(server: Server) -> Seen:
+    return Seen(
+        name=server.name,
+        status=server.status,
+        problem=server.problem,
+        offer=server.offer,
+        allowed=server.config.tools,
+        call=server.call,
+    )
