@@ -118,7 +118,7 @@ def _providers(found: Examination) -> list[Block]:
 
 def _facts(found: Examination) -> list[Block]:
     files = [line(shown(path), indent=2) for path in found.instructions]
-    servers = [f"{each.name} ({each.status}, {each.tools} tools)" for each in found.mcp]
+    servers = [f"{each.name} ({each.status}, {len(each.tools)} tools)" for each in found.mcp]
     return [
         *heading("Instruction files"),
         *(files or [line("none", indent=2)]),

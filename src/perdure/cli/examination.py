@@ -27,6 +27,7 @@ from perdure.errors import (
 )
 from perdure.instructions import InstructionService
 from perdure.mcp import Pace, Servers, ServerStatus
+from perdure.mcp.names import PREFIX
 from perdure.models.discovery import Found, discover
 from perdure.models.resolve import Models
 from perdure.plugins import PluginView, Registry
@@ -140,7 +141,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         diagnostics=(
             *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
             *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
-            *_unknown_tools(config, tools),
+            *_unknown_tools(config, tools, mcp),
             *stored.diagnostics,
         ),
         problems=(
@@ -299,12 +300,18 @@ async def _blocked_by(session: Session) -> list[str]:
     ]
 
 
-def _unknown_tools(config: Config, tools: list[str]) -> list[str]:
-    """Return the permissions for tools that are not built in; a misspelled one protects nothing."""
+def _unknown_tools(
+    config: Config, tools: Sequence[str], servers: Sequence[ServerStatus]
+) -> list[str]:
+    """Return the permissions for tools that are not there; a misspelled one protects nothing."""
+    known = [*tools, *(tool for server in servers for tool in server.tools)]
+    lost = [server.name for server in servers if server.status != "ready"]
     return [
         f"permissions.{name} names no built-in tool; if no plugin or program brings one, correct it"
         for name in dict.fromkeys(rule.tool for rule in config.permissions)
-        if not any(fits(name, tool) for tool in tools)
+        if not any(fits(name, tool) for tool in known)
+        # What a server offers that cannot be reached is not known.
+        and not (lost and name.startswith(PREFIX))
     ]
 
 

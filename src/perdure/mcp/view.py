@@ -21,11 +21,12 @@ Call = Callable[[str, dict[str, Any], Progress], Awaitable[str]]
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
-    """How a server stands. `problems` are lines on what is wrong, `tools` how many it offers."""
+    """How a server stands. `tools` are the names of what it offers, `problems` lines on what is
+    wrong."""
 
     name: str
     status: Status
-    tools: int
+    tools: tuple[str, ...]
     problems: tuple[str, ...] = ()
 
 
@@ -43,7 +44,8 @@ class Seen(msgspec.Struct, frozen=True):
         """Return how it stands."""
         offer = self.offer or Offer()
         problems = (self.problem, *offer.problems) if self.problem else offer.problems
-        return ServerStatus(self.name, self.status, len(offer.tools), problems)
+        tools = tuple(tool.definition.name for tool in offer.tools)
+        return ServerStatus(self.name, self.status, tools, problems)
 
     def is_new(self, told: Sequence[ToolDefinition]) -> bool:
         """Say whether it offers a tool that the model was not told of."""
