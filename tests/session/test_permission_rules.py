@@ -59,6 +59,18 @@ async def test_a_rule_for_commands_lets_no_other_command_pass(tmp_path: Path) ->
         assert not (b.project / "made").exists()
 
 
+@pytest.mark.parametrize("word", ["call", "tool"])
+async def test_an_answer_for_good_allows_no_other_tool(tmp_path: Path, word: str) -> None:
+    asked: list[PermissionRequest] = []
+    script = [call("write", write("a")), call("read", {"path": "a"}), say("Done.")]
+    async with (
+        bench(tmp_path, script) as b,
+        b.runtime(ask=always(word, asked), config={"permissions": {"read": "ask"}}) as runtime,
+    ):
+        await ask(await b.session(runtime), "Write and read.")
+    assert [request.tool for request in asked] == ["write", "read"]
+
+
 @pytest.mark.parametrize(("word", "questions"), [("call", 2), ("tool", 1), ("", 3)])
 async def test_an_answer_for_good_is_not_asked_for_again(
     tmp_path: Path, word: str, questions: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 import anyio
@@ -132,7 +133,7 @@ async def linked(target: Target, on_offer: Callable[[Offer], None]) -> AsyncGene
     async with Client(
         transport(),
         message_handler=hear,
-        client_info=Implementation(name="perdure", version="0"),
+        client_info=Implementation(name="perdure", version=version("perdure")),
         cache=None,
     ) as client:
         link = Link(target, client, sieves[0], lost)

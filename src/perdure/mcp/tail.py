@@ -9,13 +9,15 @@ from perdure.tools.printable import printable, shortened
 
 _LINES = 50
 _LONGEST = 500
+_SHORTEST_SECRET = 6  # shorter values, such as a flag, are in every other line
 
 
 class Tail:
     """Keeps the last lines, printable, with secrets left out."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self._secrets = sorted(filter(None, secrets), key=len, reverse=True)
+        long_enough = {each for each in secrets if len(each) >= _SHORTEST_SECRET}
+        self._secrets = sorted(long_enough, key=len, reverse=True)
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._rest = b""
 
