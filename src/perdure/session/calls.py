@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import cast
 
@@ -18,13 +18,14 @@ from perdure.history.events import (
     ToolSettled,
     ToolStarted,
 )
+from perdure.history.state import Call, OpenStep
 from perdure.session.gate import Gate
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.sources import check_entry
 from perdure.tools.base import ToolContext
 from perdure.tools.registry import ToolSet
-from perdure.tools.settle import Settled, prepare, run
+from perdure.tools.settle import NOT_RUN, Settled, prepare, run
 
 _logger = logging.getLogger("perdure.session")
 
@@ -106,6 +107,19 @@ def _with_entries(settled: Settled) -> tuple[Settled, list[EntrySet]]:
 def settlement(step: int, call: ToolCall, settled: Settled) -> ToolSettled:
     """Return the event that settles a call."""
     return ToolSettled(step, call.id, settled.outcome, settled.output, settled.file)
+
+
+def given_up(step: OpenStep, running: Settled, but: Iterable[Call] = ()) -> list[ToolSettled]:
+    """Return the events that settle what has no result yet, `but` some, without running it.
+
+    `running` settles the calls that were started; the others were not run.
+    """
+    kept = {call.call.id for call in but}
+    return [
+        settlement(step.started.step, call.call, running if call.started else NOT_RUN)
+        for call in step.unsettled
+        if call.call.id not in kept
+    ]
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar, get_args
 
 import msgspec
@@ -16,6 +17,7 @@ from perdure.store.contract import Guard, Store
 _TRIES = 20
 
 _AnyEvent = TypeVar("_AnyEvent", bound=ev.Event)
+_Result = TypeVar("_Result")
 
 
 class Changes:
@@ -38,17 +40,25 @@ class Changes:
 
     async def decide(self, decide: Callable[[SessionState], ev.Event | None]) -> None:
         """Write what is decided from the state, if nothing has come between; else decide again."""
-        for _ in range(_TRIES):
+
+        async def attempt() -> None:
             state = await self.state()
             event = decide(state)
-            if event is None:
-                return
-            try:
+            if event is not None:
                 await self.write(event, Guard(exactly=state.last_seq))
-            except StaleBoundary:
-                continue
-            return
-        raise StaleBoundary(f"session {self._session}: it is being changed too fast; try again")
+
+        await until_current(self._session, attempt)
+
+
+async def until_current(session: str, attempt: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Return the result of what reads and then writes, done again while others write in between.
+
+    Raises StaleBoundary where they do so again and again.
+    """
+    for _ in range(_TRIES):
+        with suppress(StaleBoundary):
+            return await attempt()
+    raise StaleBoundary(f"session {session}: it is being changed too fast; try again")
 
 
 def checked(event: _AnyEvent) -> _AnyEvent:

@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import anyio
 
-from perdure.errors import PerdureError, StaleBoundary
+from perdure.errors import PerdureError
 from perdure.history.events import InterruptAsked, PromptAdmitted
+from perdure.session.changes import until_current
 from perdure.session.feed import Feed
 from perdure.store.contract import Guard, Lease, SessionRow, Store
 
@@ -15,7 +16,6 @@ _LOOK = 0.15
 """Seconds between two looks of a drain; each of them reads one row."""
 
 _BEHIND = 100
-_TRIES = 20
 
 
 async def ask_owner(store: Store, feed: Feed, session: str, asker: str) -> bool:
@@ -24,21 +24,18 @@ async def ask_owner(store: Store, feed: Feed, session: str, asker: str) -> bool:
     Returns False, having written nothing, where nobody but the asker owns the session. Asking
     again for the same drain writes nothing new.
     """
-    for _ in range(_TRIES):
+
+    async def attempt() -> bool:
         row = await store.session(session)
         if row.owner in {"", asker}:
             return False
-        if await _is_asked(store, row):
-            return True
-        try:
+        if not await _is_asked(store, row):
             guard = Guard(sampled=row.control_seq)
-            feed.publish(
-                session, await store.append(session, [InterruptAsked(row.token)], guard=guard)
-            )
-        except StaleBoundary:
-            continue
+            records = await store.append(session, [InterruptAsked(row.token)], guard=guard)
+            feed.publish(session, records)
         return True
-    raise StaleBoundary(f"session {session}: it is being changed too fast; interrupt it again")
+
+    return await until_current(session, attempt)
 
 
 async def until_asked(store: Store, lease: Lease, after: int) -> int:

@@ -7,17 +7,15 @@ clock and no process: a recovery that died half way leaves the same history as o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from perdure.errors import CrashLoop
-from perdure.history.events import RecoveryStarted, StepFinished, ToolSettled
-from perdure.history.state import Call, OpenStep, SessionState
+from perdure.history.events import RecoveryStarted, StepFinished
+from perdure.history.state import Call, SessionState
 from perdure.session.attempts import failure_of
-from perdure.session.calls import Calls, settlement
+from perdure.session.calls import Calls, given_up
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.registry import ToolSet
-from perdure.tools.settle import NOT_RUN, UNKNOWN
+from perdure.tools.settle import UNKNOWN
 
 _ATTEMPTS = 3
 """Recoveries of one step that run its idempotent calls again; further ones run nothing."""
@@ -42,11 +40,11 @@ async def recover(log: SessionLog, workplace: Workplace, tools: ToolSet) -> None
     await log.write(RecoveryStarted(number, attempt))
     if log.state.crashes + 1 >= _CRASHES:
         failure = failure_of(_crash_loop(log.state, number))
-        await log.write(*_given_up(step), StepFinished(number, "failed", failure))
+        await log.write(*given_up(step, UNKNOWN), StepFinished(number, "failed", failure))
         return
     repeatable = [call for call in step.unsettled if _may_repeat(call, tools, attempt)]
-    if given_up := _given_up(step, but=repeatable):
-        await log.write(*given_up)
+    if settled := given_up(step, UNKNOWN, but=repeatable):
+        await log.write(*settled)
     if repeatable:
         await Calls(log, workplace, tools, number).run([call.call for call in repeatable])
     await log.write(StepFinished(number, "crashed"))
@@ -56,16 +54,7 @@ async def abandon(log: SessionLog) -> None:
     """Settle as interrupted what a recovery was about to settle; run nothing again."""
     step = log.state.step
     if step is not None:
-        await log.write(*_given_up(step), StepFinished(step.started.step, "interrupted"))
-
-
-def _given_up(step: OpenStep, but: Iterable[Call] = ()) -> list[ToolSettled]:
-    kept = {call.call.id for call in but}
-    return [
-        settlement(step.started.step, call.call, UNKNOWN if call.started else NOT_RUN)
-        for call in step.unsettled
-        if call.call.id not in kept
-    ]
+        await log.write(*given_up(step, UNKNOWN), StepFinished(step.started.step, "interrupted"))
 
 
 def _may_repeat(call: Call, tools: ToolSet, attempt: int) -> bool:

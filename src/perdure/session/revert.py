@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 import anyio
 
-from perdure.errors import ConcurrencyError, StaleBoundary
+from perdure.errors import ConcurrencyError
 from perdure.history import events as ev
 from perdure.history.state import SessionState, fold
-from perdure.session.calls import settlement
+from perdure.session.calls import given_up
+from perdure.session.changes import until_current
 from perdure.session.compaction import interrupted
 from perdure.session.cut import place_of, require_standing, sound_cut
 from perdure.session.drain import Equipment
 from perdure.store.contract import Guard, Lease
-from perdure.tools.settle import NOT_RUN, UNKNOWN
-
-_TRIES = 20
+from perdure.tools.settle import UNKNOWN
 
 
 async def revert(equipment: Equipment, session: str, to: int | str) -> None:
@@ -44,17 +43,15 @@ async def revert(equipment: Equipment, session: str, to: int | str) -> None:
 async def _write(equipment: Equipment, lease: Lease, to: int | str) -> None:
     """Append the revert and give up the lease in one write; decide anew when others wrote."""
     session, store = lease.session, equipment.store
-    for _ in range(_TRIES):
+
+    async def attempt() -> None:
         records = await store.events(session)
         events = reverting(session, records, to)
         guard = Guard(token=lease.token, exactly=len(records))
-        try:
-            written = await store.append(session, events, guard=guard, release=lease)
-        except StaleBoundary:
-            continue
+        written = await store.append(session, events, guard=guard, release=lease)
         equipment.feed.publish(session, written)
-        return
-    raise StaleBoundary(f"session {session}: it is being changed too fast; try again")
+
+    await until_current(session, attempt)
 
 
 def reverting(session: str, records: Sequence[ev.Record], to: int | str) -> list[ev.Event]:
@@ -75,12 +72,4 @@ def _settling(state: SessionState) -> list[ev.Event]:
     step = state.step
     if step is None:
         return events
-    number = step.started.step
-    return [
-        *events,
-        *(
-            settlement(number, call.call, UNKNOWN if call.started else NOT_RUN)
-            for call in step.unsettled
-        ),
-        ev.StepFinished(number, "crashed"),
-    ]
+    return [*events, *given_up(step, UNKNOWN), ev.StepFinished(step.started.step, "crashed")]

@@ -8,11 +8,11 @@ from perdure.history.events import AssistantMessage, StepFinished, StepOutcome
 from perdure.models.types import Answer
 from perdure.session.attempts import Attempts, failure_of
 from perdure.session.boundary import Crossed
-from perdure.session.calls import STEP_LIMIT, Calls, settlement
+from perdure.session.calls import STEP_LIMIT, Calls, given_up
 from perdure.session.compaction import Compactor, never_fits
 from perdure.session.inbox import waiting
 from perdure.session.log import SessionLog
-from perdure.tools.settle import INTERRUPTED, NOT_RUN
+from perdure.tools.settle import INTERRUPTED
 
 
 class Step:
@@ -56,11 +56,7 @@ class Step:
         open_step = self._log.state.step
         if open_step is None or open_step.started.step != self._number:
             return
-        settled = [
-            settlement(self._number, call.call, INTERRUPTED if call.started else NOT_RUN)
-            for call in open_step.unsettled
-        ]
-        events = [*settled, StepFinished(self._number, "interrupted")]
+        events = [*given_up(open_step, INTERRUPTED), StepFinished(self._number, "interrupted")]
         if not open_step.answered and self._attempts.partial:
             await self._log.write(self._attempts.interrupted(), *events)
         else:
