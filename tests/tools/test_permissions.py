@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.config.schema import Rule
+from perdure.config.schema import Permission, Rule
 from perdure.history.content import ToolCall
 from perdure.tools import builtin_tools
 from perdure.tools.base import Subject
@@ -35,11 +35,11 @@ def rule(text: str) -> Rule:
 
 
 def judged(command: str, *rules: str) -> str:
-    return decide("shell", [rule(each) for each in rules], command_subject(command))
+    return decide("shell", [rule(each) for each in rules], command_subject(command), "ask")
 
 
 def test_only_what_changes_something_is_asked_by_default() -> None:
-    decided = {tool.name: decide(tool.name, ()) for tool in builtin_tools()}
+    decided = {tool.name: decide(tool.name, (), default=tool.default) for tool in builtin_tools()}
     asked = {name for name, said in decided.items() if said == "ask"}
     assert asked == {"shell", "write", "edit", "apply_patch"}
     assert {name for name, said in decided.items() if said == "allow"} == {
@@ -58,7 +58,9 @@ def test_a_tool_of_the_program_that_embeds_is_allowed_by_default() -> None:
 
 def test_a_rule_counts_more_than_the_default() -> None:
     rules = [rule("shell: allow"), rule("read: deny"), rule("deploy: ask")]
-    assert [decide(name, rules) for name in ("shell", "read", "deploy", "edit")] == [
+    named: list[tuple[str, Permission]]
+    named = [("shell", "ask"), ("read", "allow"), ("deploy", "allow"), ("edit", "ask")]
+    assert [decide(name, rules, default=default) for name, default in named] == [
         "allow",
         "deny",
         "ask",

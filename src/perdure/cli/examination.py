@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -114,7 +114,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     mcp = await _mcp(config, location, env)
     store = store_path(env)
     stored = await _stored(store, str(location.directory), env, mend=mend)
-    tools = [tool.name for tool in (*builtin_tools(), skill_tool())]
+    tools = {tool.name: tool for tool in (*builtin_tools(), skill_tool())}
     return Examination(
         perdure=version("perdure"),
         python=platform.python_version(),
@@ -132,7 +132,10 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         providers=tuple(_providers(models, env)),
         servers=tuple(servers),
         rules=tuple(_rules(config, location, env)),
-        permissions={tool: decide(tool, config.permissions) for tool in sorted(tools)},
+        permissions={
+            name: decide(name, config.permissions, default=tools[name].default)
+            for name in sorted(tools)
+        },
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
@@ -301,7 +304,7 @@ async def _blocked_by(session: Session) -> list[str]:
 
 
 def _unknown_tools(
-    config: Config, tools: Sequence[str], servers: Sequence[ServerStatus]
+    config: Config, tools: Iterable[str], servers: Sequence[ServerStatus]
 ) -> list[str]:
     """Return the permissions for tools that are not there; a misspelled one protects nothing."""
     known = [*tools, *(tool for server in servers for tool in server.tools)]

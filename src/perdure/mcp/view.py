@@ -15,7 +15,7 @@ from perdure.mcp.offer import Offer, RemoteTool
 from perdure.mcp.server import Status
 from perdure.mcp.sources import server_sources
 from perdure.mcp.target import Progress
-from perdure.tools.base import Subject, Tool, ToolContext
+from perdure.tools.base import Subject, ToldTool, Tool, ToolContext
 
 Call = Callable[[str, dict[str, Any], Progress], Awaitable[str]]
 
@@ -79,7 +79,7 @@ class Seen(msgspec.Struct, frozen=True):
 
         # A server may do anything; what it says of itself counts as far as its user trusts it.
         default: Permission = "allow" if remote and remote.reads_only else "ask"
-        return _McpTool(
+        return ToldTool(
             name=definition.name,
             description=definition.description,
             arguments=dict[str, Any],
@@ -120,15 +120,6 @@ class ServersView(msgspec.Struct, frozen=True):
     def standing(self) -> list[ServerStatus]:
         """Return how the servers stand."""
         return [each.standing() for each in self.seen]
-
-
-class _McpTool(Tool[dict[str, Any]], frozen=True, kw_only=True):
-    """A tool with the schema that its server gave."""
-
-    told: ToolDefinition
-
-    def definition(self) -> ToolDefinition:
-        return self.told
 
 
 def _subject(arguments: dict[str, Any], _: ToolContext) -> Subject:

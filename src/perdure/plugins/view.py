@@ -17,6 +17,7 @@ from perdure.history.content import ToolDefinition
 from perdure.plugins.names import owner_of_key, owner_of_tool
 from perdure.plugins.scope import Scope
 from perdure.tools import Tool, ToolContext
+from perdure.tools.base import ToldTool
 
 T = TypeVar("T")
 
@@ -175,15 +176,6 @@ def _first_of_each(
     return {name: offer.value for name, offer in kept.items()}
 
 
-class _LostTool(Tool[dict[str, Any]], frozen=True, kw_only=True):
-    """A tool of which only what the model was told is known."""
-
-    told: ToolDefinition
-
-    def definition(self) -> ToolDefinition:
-        return self.told
-
-
 def _lost_tool(told: ToolDefinition, plugin: str) -> Tool[Any]:
     async def refuse(_: dict[str, Any], __: ToolContext) -> str:
         raise ToolError(
@@ -191,7 +183,7 @@ def _lost_tool(told: ToolDefinition, plugin: str) -> Tool[Any]:
             " go on without it, or tell the user"
         )
 
-    return _LostTool(
+    return ToldTool(
         name=told.name,
         description=told.description,
         arguments=dict[str, Any],

@@ -48,8 +48,7 @@ class Gate:
         subject = (
             await _subject(prepared, context) if is_about_resources(call.name, rules) else None
         )
-        default = prepared.tool.default
-        permission = decide(call.name, rules, subject or NOTHING, default)
+        permission = decide(call.name, rules, subject or NOTHING, prepared.tool.default)
         if permission == "allow":
             return None
         if permission == "deny":

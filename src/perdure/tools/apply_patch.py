@@ -59,6 +59,7 @@ def apply_patch_tool(locks: PathLocks) -> Tool[PatchArguments]:
         arguments=PatchArguments,
         run=run,
         subject=_subject,
+        default="ask",
     )
 
 

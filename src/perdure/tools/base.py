@@ -82,11 +82,21 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
     run: Callable[[Arguments, ToolContext], Awaitable[ToolOutput | str]]
     idempotent: bool = False
     subject: Callable[[Arguments, ToolContext], Subject] | None = None
-    default: Permission | None = None
+    default: Permission = "allow"
 
     def definition(self) -> ToolDefinition:
         """Return the tool as the model is told of it."""
         return ToolDefinition(self.name, self.description, _parameters(self.arguments))
+
+
+class ToldTool(Tool[dict[str, Any]], frozen=True, kw_only=True):
+    """A tool whose definition is known from elsewhere, such as a server or an earlier process."""
+
+    told: ToolDefinition
+
+    def definition(self) -> ToolDefinition:
+        """Return the tool as the model is, or was, told of it."""
+        return self.told
 
 
 def _parameters(arguments: type[Any]) -> dict[str, Any]:

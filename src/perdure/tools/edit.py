@@ -43,6 +43,7 @@ def edit_tool(locks: PathLocks) -> Tool[EditArguments]:
         arguments=EditArguments,
         run=run,
         subject=path_subject,
+        default="ask",
     )
 
 

@@ -16,15 +16,6 @@ from perdure.tools.commands import could_begin
 from perdure.tools.printable import printable, shortened, storable
 from perdure.tools.settle import Settled
 
-DEFAULTS = (
-    Rule("*", "*", "allow"),
-    Rule("shell", "*", "ask"),
-    Rule("write", "*", "ask"),
-    Rule("edit", "*", "ask"),
-    Rule("apply_patch", "*", "ask"),
-)
-"""What comes before the rules of the configuration."""
-
 NOTHING = Subject(("",))
 """What a call is about whose tool does not say so."""
 
@@ -68,18 +59,17 @@ def decide(
     tool: str,
     rules: Sequence[Rule],
     subject: Subject = NOTHING,
-    default: Permission | None = None,
+    default: Permission = "allow",
 ) -> Permission:
     """Return what holds for a call: for each of its parts the last rule that fits.
 
     The strictest of these counts. Of a subject that is not exact, a rule for a certain resource
-    can forbid or ask, wherever its words occur, but allow only exactly the same once more. A
-    `default` stands before the rules, in the place of DEFAULTS.
+    can forbid or ask, wherever its words occur, but allow only exactly the same once more.
+    `default` is the tool's own, and counts where no rule fits.
     """
-    before = [Rule("*", "*", default)] if default else DEFAULTS
-    fitting = [rule for rule in (*before, *rules) if fits(rule.tool, tool)]
+    latest_first = [rule for rule in reversed(rules) if fits(rule.tool, tool)]
     found = {
-        next(rule.permission for rule in reversed(fitting) if _fits(rule, part, subject.exact))
+        next((it.permission for it in latest_first if _fits(it, part, subject.exact)), default)
         for part in subject.parts or NOTHING.parts
     }
     return next(permission for permission in _STRICTEST_FIRST if permission in found)

@@ -57,6 +57,7 @@ def shell_tool(limits: Limits, hidden: frozenset[str]) -> Tool[ShellArguments]:
         arguments=ShellArguments,
         run=run,
         subject=lambda arguments, _: command_subject(arguments.command),
+        default="ask",
     )
 
 

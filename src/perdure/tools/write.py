@@ -43,6 +43,7 @@ def write_tool(locks: PathLocks) -> Tool[WriteArguments]:
         arguments=WriteArguments,
         run=run,
         subject=path_subject,
+        default="ask",
     )
 
 
