@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from perdure import StoreError, Tool, ToolContext, UsageError
+from perdure.exchange import output_names
 from perdure.history import events as ev
 from perdure.history.content import Text, ToolCall
 from perdure.history.items import AssistantItem, Item, SummaryItem, UserItem
 from perdure.history.state import fold
-from perdure.session.fork import files_of, forked
+from perdure.session.fork import forked
 from perdure.testing import ReceivedRequest, Reply, call, calls, hold, keeps_prefix, say
 from perdure.testing.provider import ProtocolName
 from tests.session.support import ask, bench, log_of, of_type
@@ -347,7 +348,7 @@ async def test_nothing_is_left_of_a_fork_whose_outputs_cannot_be_copied(
 @pytest.mark.parametrize("file", ["", "..", "/a/..", "/", "name/"])
 def test_only_names_of_files_are_looked_for(file: str) -> None:
     settled = ev.ToolSettled(1, "a", "completed", "text", file)
-    assert files_of([ev.Record(1, 1, settled)]) == set()
+    assert output_names([ev.Record(1, 1, settled)]) == set()
 
 
 @pytest.mark.parametrize("at", [0, -1, 99, "nobody"])

@@ -6,7 +6,6 @@ import os
 
 import msgspec
 
-from perdure.cli.listing import row_of
 from perdure.cli.terminal import Terminal
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
@@ -61,7 +60,7 @@ def title_of(prompt: str) -> str:
 
 async def _existing(runtime: Runtime, choice: Choice) -> SessionRow | None:
     if choice.session is not None:
-        return await row_of(runtime, (await runtime.session(choice.session)).id)
+        return await (await runtime.session(choice.session)).row()
     if not choice.again:
         return None
     here = str(find_project(choice.directory or ".").directory)

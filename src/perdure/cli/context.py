@@ -11,7 +11,6 @@ import msgspec
 
 from perdure.cli.arguments import session_id, unicode_text
 from perdure.cli.context_page import context_data, context_page
-from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import show
@@ -76,7 +75,7 @@ async def _set(prefix: str, key: str, value: Any) -> None:
 async def _context(prefix: str, at: int | None, history: bool, as_json: bool) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        standing = await runtime.standing(await row_of(runtime, session.id))
+        standing = await runtime.standing(await session.row())
         view = await session.context(at=at)
     moment = standing_words(standing) if at is None else f"as of event {at}"
     out = Output(sys.stdout)

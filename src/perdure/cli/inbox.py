@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.cli.arguments import session_id, unicode_text
 from perdure.cli.choosing import title_of
-from perdure.cli.listing import row_of, shortened
+from perdure.cli.listing import shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, line, show, table
@@ -22,7 +22,6 @@ from perdure.clock import SystemClock, milliseconds
 from perdure.config.location import shown
 from perdure.errors import AmbiguousId, PromptConflict, UsageError
 from perdure.history.events import Delivery
-from perdure.runtime import Runtime
 from perdure.session.handle import Session
 from perdure.session.inbox import PendingPrompt
 from perdure.session.owner import described, owner_is_gone
@@ -60,7 +59,7 @@ def inbox(session: str, change: tuple[str, ...], as_json: bool) -> None:
             )
 
 
-async def outlook(runtime: Runtime, session: Session, prompt: str) -> str:
+async def outlook(session: Session, prompt: str) -> str:
     """Return one line that says who takes a prompt, and when."""
     pending = (await session.state()).pending.get(prompt)
     if pending is None:
@@ -68,7 +67,7 @@ async def outlook(runtime: Runtime, session: Session, prompt: str) -> str:
     steers = pending.delivery == "steer"
     if pending.holder and not steers and not owner_is_gone(pending.holder):
         return f"the prompt waits for {described(pending.holder)}"
-    if owner := (await row_of(runtime, session.id)).owner:
+    if owner := (await session.row()).owner:
         moment = "at its next step" if steers else "when its work is done"
         return f"{described(owner)} works on session {session.id} and takes the prompt {moment}"
     return (
@@ -100,7 +99,7 @@ async def _redeliver(prefix: str, prompt: str, delivery: Delivery) -> None:
         session = await runtime.session(prefix)
         whole = _resolved(session.id, await session.inbox(), prompt)
         await session.redeliver(whole, delivery, wake=False)
-        noted(f"prompt {whole}: {delivery}; {await outlook(runtime, session, whole)}")
+        noted(f"prompt {whole}: {delivery}; {await outlook(session, whole)}")
 
 
 def _resolved(session: str, waiting: Sequence[PendingPrompt], prefix: str) -> str:

@@ -8,11 +8,10 @@ import anyio
 import click
 
 from perdure.cli.arguments import session_id
-from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import line, show
-from perdure.runtime import Runtime
+from perdure.session.handle import Session
 from perdure.session.owner import described
 from perdure.store.contract import SessionRow
 
@@ -38,25 +37,25 @@ def interrupt(session: str) -> None:
 async def _interrupt(prefix: str) -> str:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        before = await row_of(runtime, session.id)
+        before = await session.row()
         if not await session.interrupt():
             return f"nobody works on session {session.id}; there is nothing to interrupt"
         if not before.owner:  # it began just then
-            before = await row_of(runtime, session.id)
+            before = await session.row()
         with anyio.move_on_after(_PATIENCE):
-            return await _stopped(runtime, before)
+            return await _stopped(session, before)
         return (
             f"session {session.id} was asked to stop and has not yet; {described(before.owner)} "
             "stops as soon as it can"
         )
 
 
-async def _stopped(runtime: Runtime, before: SessionRow) -> str:
+async def _stopped(session: Session, before: SessionRow) -> str:
     """Wait until the drain has ended that ran at that time; say what there is now."""
-    row = await row_of(runtime, before.id)
+    row = await session.row()
     while row.owner and row.token == before.token:
         await anyio.sleep(_LOOK)
-        row = await row_of(runtime, before.id)
+        row = await session.row()
     if row.owner:
         return f"session {row.id} was interrupted; {described(row.owner)} goes on with what waits"
     kept = f"; prompts that wait: {row.pending}" if row.pending else ""

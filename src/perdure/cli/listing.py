@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from perdure.errors import SessionNotFound
 from perdure.runtime import Runtime
-from perdure.store.contract import SessionRow
 
 _SHORTEST = 6
 
@@ -19,14 +17,6 @@ def shortened(ids: Iterable[str]) -> dict[str, str]:
         each: each[: max(_SHORTEST, _common(each, before) + 1, _common(each, after) + 1)]
         for before, each, after in pairs
     }
-
-
-async def row_of(runtime: Runtime, session: str) -> SessionRow:
-    """Return the row of a session whose whole id is known; SessionNotFound where it is gone."""
-    for row in await runtime.sessions():
-        if row.id == session:
-            return row
-    raise SessionNotFound(f"session {session} is gone")
 
 
 async def short_id(runtime: Runtime, session: str) -> str:

@@ -9,7 +9,6 @@ import anyio
 import click
 
 from perdure.cli.arguments import session_id
-from perdure.cli.listing import row_of
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.records import json_line
@@ -56,7 +55,7 @@ async def _events(prefix: str, after: int, follow: bool) -> None:
     out = Output(sys.stdout)
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        last = (await row_of(runtime, session.id)).last_seq
+        last = (await session.row()).last_seq
         if after >= last and not follow:
             return
         async with aclosing(session.events(after=after)) as records:

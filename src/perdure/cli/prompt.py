@@ -52,4 +52,4 @@ async def _prompt(prefix: str, text: str, delivery: Delivery, prompt: str | None
         admission = await session.prompt(text, id=prompt, delivery=delivery, wake=False)
         # Whoever reads the id may end this process: what was promised is kept by then.
         Output(sys.stdout).write(f"{admission.id}\n")
-        noted(await outlook(runtime, session, admission.id))
+        noted(await outlook(session, admission.id))

@@ -13,7 +13,7 @@ import msgspec
 from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
 from perdure.cli.branches import fork, revert
-from perdure.cli.listing import row_of, shortened
+from perdure.cli.listing import shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
@@ -222,7 +222,7 @@ def _fitted(path: str, room: int) -> str:
 async def _show(prefix: str, system: bool, as_json: bool) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        row = await row_of(runtime, session.id)
+        row = await session.row()
         standing = await runtime.standing(row)
         items = await session.messages(system=system)
     out = Output(sys.stdout)
@@ -277,7 +277,7 @@ async def _compact(prefix: str) -> None:
 
 async def _row(prefix: str) -> SessionRow:
     async with opened() as runtime:
-        return await row_of(runtime, (await runtime.session(prefix)).id)
+        return await (await runtime.session(prefix)).row()
 
 
 async def _delete(session: str) -> None:

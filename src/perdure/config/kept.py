@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,10 +40,13 @@ class KeptFile(Generic[Content]):
 
     def change(self, change: Callable[[Content], Content]) -> None:
         """Put what `change` makes of the content in its place; durable when it returns."""
+        # Only who changes the file pays for the import.
+        from perdure.durable import write_whole
+
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _alone(self._path):
-                _replace(self._path, msgspec.json.encode(change(self.read())) + b"\n")
+                write_whole(self._path, [msgspec.json.encode(change(self.read())), b"\n"])
         except OSError as error:
             raise self._error(f"cannot be written: {error.strerror}") from error
 
@@ -52,22 +54,9 @@ class KeptFile(Generic[Content]):
         return ConfigurationError(f"{shown(self._path)} {problem}")
 
 
-def _replace(file: Path, content: bytes) -> None:
-    # Beside it and then in its place, so that a crash leaves the old content or the new one.
-    draft = file.with_suffix(f".{os.getpid()}.tmp")
-    try:
-        with draft.open("wb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    # Only who changes the file pays for the import.
+    # As above.
     import fcntl
 
     with file.with_suffix(".lock").open("ab") as lock:

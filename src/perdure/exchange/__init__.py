@@ -2,5 +2,6 @@
 
 from perdure.exchange.exporting import exported, write_export
 from perdure.exchange.importing import import_export
+from perdure.exchange.lines import output_names
 
-__all__ = ["exported", "import_export", "write_export"]
+__all__ = ["exported", "import_export", "output_names", "write_export"]

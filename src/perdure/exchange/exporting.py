@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from perdure.config.location import shown
+from perdure.durable import write_whole
 from perdure.errors import PerdureError, StoreDamaged, StoreError, UsageError
 from perdure.exchange.checking import find_fault
-from perdure.exchange.durable import write_whole
 from perdure.exchange.lines import (
     FORMAT,
     LARGEST_OUTPUT,

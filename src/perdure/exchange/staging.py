@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from perdure.config.location import shown
+from perdure.durable import CREATE, sync_directory
 from perdure.errors import ImportRefused, StoreError, StoreFull
-from perdure.exchange.durable import CREATE, sync_directory
 
 _HIDDEN = ".import-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

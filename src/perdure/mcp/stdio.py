@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from subprocess import PIPE
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
@@ -19,11 +17,10 @@ from mcp_types import jsonrpc_message_adapter
 
 from perdure.errors import ToolError
 from perdure.mcp.tail import Tail
-from perdure.tools.supervised import GRACE, GUARD
+from perdure.tools.supervised import ENDING, start_guarded
 
 LARGEST_MESSAGE = 16 * 1024 * 1024
 _BY_ITSELF = 1.0  # seconds for a server to end when its input ends
-_LAST = 8.0  # seconds in which the guard ends by itself; it kills after GRACE
 
 _Inbox = MemoryObjectSendStream[SessionMessage | Exception]
 _GONE = (anyio.BrokenResourceError, anyio.ClosedResourceError)
@@ -70,28 +67,13 @@ async def _start(
     if program is None or not Path(program).is_absolute():
         raise ToolError(f"the program {command} was not found")
     reading, lifeline = os.pipe()
-    guard = [sys.executable or "python3", "-I", "-S", str(GUARD), str(GRACE), str(reading)]
-    started: list[Process] = []
     try:
-        # Cancelled half way, nobody would hold the new process.
-        with anyio.CancelScope(shield=True):
-            process = await anyio.open_process(
-                [*guard, program, *args],
-                stdin=PIPE,
-                stdout=PIPE,
-                stderr=PIPE,
-                cwd=directory,
-                env={**env, "PWD": str(directory)},
-                start_new_session=True,
-                pass_fds=(reading,),
-            )
-            started.append(process)
+        return await start_guarded([program, *args], directory, env, reading), lifeline
     except (OSError, ValueError) as error:
         os.close(lifeline)
         raise ToolError(f"the program {command} cannot be started: {error}") from error
     finally:
         os.close(reading)
-    return started[0], lifeline
 
 
 async def _read(stream: ByteReceiveStream | None, inbox: _Inbox, tail: Tail) -> None:
@@ -146,7 +128,7 @@ async def _end(process: Process, lifeline: int) -> None:
     if process.returncode is None:
         with suppress(OSError):
             os.write(lifeline, b"x")
-        with anyio.move_on_after(_LAST):
+        with anyio.move_on_after(ENDING):
             await process.wait()
     if process.returncode is None:
         process.kill()

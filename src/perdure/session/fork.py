@@ -15,6 +15,7 @@ import anyio.to_thread
 import msgspec
 
 from perdure.clock import Ids, milliseconds
+from perdure.exchange import output_names
 from perdure.history import events as ev
 from perdure.session.cut import place_of, sound_cut
 from perdure.session.drain import Equipment
@@ -31,7 +32,7 @@ async def fork(equipment: Equipment, ids: Ids, session: str, at: int | str | Non
     now = milliseconds(equipment.clock.now())
     records = forked(session, await store.events(session), at, new_id=ids.new, time=now)
     copy = ids.new()
-    files = partial(copy_outputs, outputs / session, outputs / copy, files_of(records))
+    files = partial(copy_outputs, outputs / session, outputs / copy, output_names(records))
     try:
         await anyio.to_thread.run_sync(files)
         # Once it is handed over it is done, and the files must stay then.
@@ -70,12 +71,6 @@ def forked(
         *(ev.Record(seq, *pair) for seq, pair in enumerate(zip(times, events, strict=True), 1)),
         ev.Record(len(copied) + 1, time, ev.SessionForked(session, cut)),
     ]
-
-
-def files_of(records: Sequence[ev.Record]) -> set[str]:
-    """Return the names of the stored outputs that a log speaks of, without their directories."""
-    files = (each.data.file for each in records if isinstance(each.data, ev.ToolSettled))
-    return {name for file in files if (name := file.rpartition("/")[2])} - {".", ".."}
 
 
 def _pending(records: Sequence[ev.Record]) -> Iterator[int]:

@@ -30,6 +30,7 @@ from perdure.session.revert import revert
 from perdure.session.transcript import transcript
 from perdure.session.view import ContextView, view_context, view_told
 from perdure.sources import check_entry
+from perdure.store.contract import SessionRow
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -303,6 +304,10 @@ class Session:
             whole_number(step, "step")
         protocols = self._equipment.workplaces.protocols
         return request_body(self.id, await self._store.events(self.id), protocols, step)
+
+    async def row(self) -> SessionRow:
+        """Return the session as listings show it."""
+        return await self._store.session(self.id)
 
     async def state(self) -> SessionState:
         """Return the fold of the session's log as it is now."""

@@ -9,7 +9,7 @@ import msgspec
 
 from perdure.history.content import Usage
 from perdure.testing.anthropic_rules import check_body, check_headers
-from perdure.testing.cache import Account, PromptCache, estimate
+from perdure.testing.cache import Account, PromptCache, estimate, tokens_of
 from perdure.testing.prefix import marked_blocks
 from perdure.testing.script import Called, Failure, Part, Reply, Thought
 from perdure.testing.signature import Conversation, conversation
@@ -96,7 +96,7 @@ class AnthropicMessages:
         window, asked = self._rules.window, request.json["max_tokens"]
         if window is None:
             return
-        total = PromptCache().account(_marked(request)[0], []).total
+        total = tokens_of(_marked(request)[0])
         if total > window:
             raise Rejection(400, f"prompt is too long: {total} tokens > {window} maximum")
         if total + asked > window:

@@ -52,6 +52,11 @@ class PromptCache:
         return Account(tokens[-1], read, max(0, kept - read))
 
 
+def tokens_of(blocks: Sequence[Block]) -> int:
+    """Return the tokens of a request with these blocks."""
+    return PromptCache().account(blocks, []).total
+
+
 def _tried(marks: Sequence[int]) -> set[int]:
     return {at for mark in marks for at in range(max(0, mark - LOOK_BACK + 1), mark + 1)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.history.content import Usage
-from perdure.testing.cache import Account, PromptCache, estimate
+from perdure.testing.cache import Account, PromptCache, estimate, tokens_of
 from perdure.testing.gemini_rules import (
     check_body,
     conversation,
@@ -64,8 +64,7 @@ class GeminiContents:
         """Return remarks about a request; raise Rejection when it is not acceptable."""
         remarks = check_body(request, self._rules)
         window = self._rules.window
-        total = PromptCache().account(blocks(request), []).total
-        if window is not None and total > window:
+        if window is not None and (total := tokens_of(blocks(request))) > window:
             raise Rejection(
                 400,
                 f"The input token count ({total}) exceeds the maximum number of tokens allowed "

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.history.content import Usage
-from perdure.testing.cache import Account, PromptCache, estimate
+from perdure.testing.cache import Account, PromptCache, estimate, tokens_of
 from perdure.testing.openai_chat_rules import check_body
 from perdure.testing.openai_refusals import CREATED, check_headers, error_body, model_list
 from perdure.testing.prefix import blocks
@@ -63,10 +63,7 @@ class OpenAIChat:
 
     def _check_window(self, request: ReceivedRequest) -> None:
         window = self._rules.window
-        if window is None:
-            return
-        total = PromptCache().account(blocks(request), []).total
-        if total > window:
+        if window is not None and (total := tokens_of(blocks(request))) > window:
             raise _overflow(total, window, self._rules.template)
 
 

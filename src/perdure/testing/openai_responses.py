@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.history.content import Usage
-from perdure.testing.cache import Account, PromptCache, estimate
+from perdure.testing.cache import Account, PromptCache, estimate, tokens_of
 from perdure.testing.openai_refusals import CREATED, check_headers, error_body, model_list
 from perdure.testing.openai_responses_rules import SEALED, check_body, led_to, remember
 from perdure.testing.prefix import blocks, input_items
@@ -42,7 +42,7 @@ class OpenAIResponses:
         """Return no remarks; raise Rejection when a request is not acceptable."""
         check_body(request, self._rules)
         window = self._rules.window
-        if window is not None and PromptCache().account(blocks(request), []).total > window:
+        if window is not None and tokens_of(blocks(request)) > window:
             raise Rejection(
                 400,
                 "Your input exceeds the context window of this model. Please adjust your input "

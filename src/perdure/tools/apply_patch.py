@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Annotated
@@ -90,11 +91,9 @@ def _apply(changes: Sequence[Change], places: dict[str, Place]) -> ToolOutput:
 
 
 def _require_each_once(changes: Sequence[Change]) -> None:
-    touched = [change.path for change in changes]
-    touched += [each.moved_to for each in changes if isinstance(each, Updated) and each.moved_to]
-    twice = [path for path in touched if touched.count(path) > 1]
-    if twice:
-        raise ToolError(f"the patch names {twice[0]} more than once; put its hunks together")
+    path, times = Counter(paths_of(changes)).most_common(1)[0]
+    if times > 1:
+        raise ToolError(f"the patch names {path} more than once; put its hunks together")
 
 
 def _writes(change: Change, places: dict[str, Place]) -> list[_Write]:

@@ -69,10 +69,9 @@ def parse(patch: str) -> list[Change]:
 
 
 def paths_of(changes: Sequence[Change]) -> list[str]:
-    """Return every path that changes touch, each once."""
+    """Return every path that changes name, as often as they do."""
     paths = [change.path for change in changes]
-    paths += [each.moved_to for each in changes if isinstance(each, Updated) and each.moved_to]
-    return list(dict.fromkeys(paths))
+    return paths + [it.moved_to for it in changes if isinstance(it, Updated) and it.moved_to]
 
 
 def applied(content: str, change: Updated) -> str:

@@ -24,11 +24,11 @@ from anyio.abc import ByteReceiveStream, Process
 
 from perdure.errors import ToolError
 
-GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL."""
+ENDING = 8.0
+"""Seconds in which the guard ends by itself once it is asked to."""
 
-GUARD = Path(__file__).with_name("_guard.py")
-_LAST = 8.0  # seconds in which the guard ends by itself; it kills after GRACE
+_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_GUARD = Path(__file__).with_name("_guard.py")
 _REST = 1.0  # seconds to read what is still in the pipe when the guard has ended
 
 
@@ -58,7 +58,7 @@ async def run_supervised(
     grace when this process dies. Raise ToolError where it cannot be started.
     """
     try:
-        process = await _start(command, directory, environment)
+        process = await start_guarded(command, directory, environment)
     except OSError as error:
         raise ToolError(_cannot_start(error, directory)) from error
     limit = CancelScope(deadline=current_time() + seconds)
@@ -78,10 +78,16 @@ async def run_supervised(
             await process.aclose()
 
 
-async def _start(
-    command: Sequence[str], directory: Path, environment: Mapping[str, str]
+async def start_guarded(
+    command: Sequence[str], directory: Path, environment: Mapping[str, str], lifeline: int = 0
 ) -> Process:
-    guarded = [sys.executable or "python3", "-I", "-S", str(GUARD), str(GRACE), "0", *command]
+    """Start a command under the guard, which ends it when the `lifeline` ends; raise OSError.
+
+    That is the reading end of a pipe, or the standard input of the process that is returned. What
+    each means for the input and output of the command is said in the guard.
+    """
+    python = [sys.executable or "python3", "-I", "-S"]
+    guarded = [*python, str(_GUARD), str(_GRACE), str(lifeline), *command]
     started: list[Process] = []
     # Cancelled half way, nobody would hold the new process.
     with CancelScope(shield=True):
@@ -93,6 +99,7 @@ async def _start(
             cwd=directory,
             env={**environment, "PWD": str(directory)},
             start_new_session=True,
+            pass_fds=(lifeline,) if lifeline else (),
         )
         started.append(process)
     return started[0]
@@ -110,7 +117,7 @@ async def _end(process: Process) -> None:
     with CancelScope(shield=True):
         with suppress(BrokenResourceError, ClosedResourceError):
             await process.stdin.send(b"x")
-        with move_on_after(_LAST):
+        with move_on_after(ENDING):
             await process.wait()
         if process.returncode is None:
             # The kernel holds what the guard could not end; without its guard, nobody waits for it.
