@@ -12,11 +12,11 @@ from typing import Any, cast
 import msgspec
 
 from perdure.context.keys import check_key
-from perdure.errors import PerdureError
+from perdure.errors import PerdureError, StoreDamaged
 from perdure.exchange.lines import portable
 from perdure.history import events as ev
 from perdure.history.content import ToolCall
-from perdure.history.state import OpenStep, SessionState
+from perdure.history.state import Folding, OpenStep, SessionState
 from perdure.sources import check_entry
 
 _LATEST = 253_370_764_800_000
@@ -57,11 +57,7 @@ class _Log:
     """Folds a log, and looks at each event before it counts."""
 
     def __init__(self, session: str, records: Iterable[ev.Record]) -> None:
-        self._state = SessionState(session)
-        self._targets = {
-            each.data.to for each in records if isinstance(each.data, ev.SessionReverted)
-        }
-        self._earlier: dict[int, SessionState] = {}
+        self._folding = Folding(session, records)
         self._prompts: set[str] = set()
 
     def follow(self, record: ev.Record) -> None:
@@ -73,23 +69,20 @@ class _Log:
             self._require_new(event.prompt)
         check = _CHECKS.get(type(event))
         if check is not None:
-            check(self._state, event)
+            check(self._folding.state, event)
         if isinstance(event, ev.SessionReverted):
-            self._revert(record, event)
-        else:
-            self._state.apply(record)
-        if record.seq in self._targets:
-            self._earlier[record.seq] = self._state.copied()
+            self._require_a_way_back(event)
+        self._folding.apply(record)
 
-    def _revert(self, record: ev.Record, event: ev.SessionReverted) -> None:
-        then = self._earlier.get(event.to)
-        if then is None:
-            raise _Wrong(f"it goes back to event {event.to}, which is not before it")
+    def _require_a_way_back(self, event: ev.SessionReverted) -> None:
+        try:
+            then = self._folding.earlier(event)
+        except StoreDamaged:
+            raise _Wrong(f"it goes back to event {event.to}, which is not before it") from None
         if then.step is not None:
             raise _Wrong(f"it goes back into step {then.steps}, which is not over there")
         if then.snapshot != event.snapshot:
             raise _Wrong(f"its Context Snapshot is not that of event {event.to}")
-        self._state.revert(record, then)
 
     def _require_new(self, prompt: str) -> None:
         if prompt in self._prompts:

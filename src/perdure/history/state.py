@@ -7,7 +7,7 @@ the same state, so a restart, a recovery and a look at an earlier point need no 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -242,29 +242,45 @@ class SessionState:
         )
 
 
+class Folding:
+    """The fold of a whole log, record by record from its start.
+
+    It keeps the states that the log's reverts go back to, and no others. `state` is that after the
+    records so far; it is changed by the next one.
+    """
+
+    def __init__(self, session: str, records: Iterable[ev.Record]) -> None:
+        self.state = SessionState(session)
+        self._targets = {
+            each.data.to for each in records if isinstance(each.data, ev.SessionReverted)
+        }
+        self._earlier: dict[int, SessionState] = {}
+
+    def earlier(self, event: ev.SessionReverted) -> SessionState:
+        """Return the state that a revert goes back to; StoreDamaged where it is not before it."""
+        if event.to not in self._earlier:
+            raise StoreDamaged(
+                f"session {self.state.session}: a revert to {event.to} does not follow it; "
+                "run `perdure doctor`"
+            )
+        return self._earlier[event.to]
+
+    def apply(self, record: ev.Record) -> None:
+        """Fold the next record."""
+        if isinstance(record.data, ev.SessionReverted):
+            self.state.revert(record, self.earlier(record.data))
+        else:
+            self.state.apply(record)
+        if record.seq in self._targets:
+            self._earlier[record.seq] = self.state.copied()
+
+
 def fold(session: str, records: Sequence[ev.Record]) -> SessionState:
     """Return the state after all these records: a log from its start."""
-    targets = {each.data.to for each in records if isinstance(each.data, ev.SessionReverted)}
-    earlier: dict[int, SessionState] = {}
-    state = SessionState(session)
+    folding = Folding(session, records)
     for record in records:
-        if isinstance(record.data, ev.SessionReverted):
-            state.revert(record, _earlier(session, record.data, earlier))
-        else:
-            state.apply(record)
-        if record.seq in targets:
-            earlier[record.seq] = state.copied()
-    return state
-
-
-def _earlier(
-    session: str, event: ev.SessionReverted, earlier: Mapping[int, SessionState]
-) -> SessionState:
-    if event.to not in earlier:
-        raise StoreDamaged(
-            f"session {session}: a revert to {event.to} does not follow it; run `perdure doctor`"
-        )
-    return earlier[event.to]
+        folding.apply(record)
+    return folding.state
 
 
 def takes_back(records: Iterable[ev.Record]) -> bool:

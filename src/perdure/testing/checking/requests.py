@@ -8,7 +8,7 @@ import msgspec
 
 from perdure.errors import PerdureError
 from perdure.history import events as ev
-from perdure.history.state import SessionState, fold, takes_back
+from perdure.history.state import Folding, SessionState
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.models.types import WireProtocol
@@ -32,15 +32,13 @@ _TAKES: Mapping[str, Callable[[ReceivedRequest, Rules], object]] = {
 def requests(records: Sequence[ev.Record]) -> Iterator[tuple[int, str]]:
     """Yield a log that cannot be folded, and requests that are not as sent or not acceptable."""
     protocols = wire_protocols(Transport())
-    state = SessionState("")
-    for number, record in enumerate(records, 1):
+    folding = Folding("", records)
+    for record in records:
         if isinstance(record.data, ev.StepStarted):
-            yield from ((record.seq, words) for words in _wrong(state, record.data, protocols))
+            wrong = _wrong(folding.state, record.data, protocols)
+            yield from ((record.seq, words) for words in wrong)
         try:
-            if takes_back([record]):
-                state = fold("", records[:number])
-            else:
-                state.apply(record)
+            folding.apply(record)
         except PerdureError as error:
             yield record.seq, f"the log cannot be folded: {error}"
             return
