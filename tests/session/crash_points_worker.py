@@ -7,13 +7,9 @@ again would be: prompts have ids of its own, and what is done already is not don
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
-import traceback
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import CrashingStore
+from tests.session.forking import forked, jobs
 
 CHANGED_BY_SECOND_RECOVERY = 3
 
@@ -277,33 +274,6 @@ async def main(job: PointJob) -> None:
     await store.close()
 
 
-def play(job: PointJob) -> None:
-    try:
-        anyio.run(main, job)
-    except BaseException:  # noqa: BLE001 - the exit status tells of it
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    os._exit(0)
-
-
-def serve() -> None:
-    for line in sys.stdin.buffer:
-        job = msgspec.json.decode(line, type=PointJob)
-        child = os.fork()
-        if child == 0:
-            play(job)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-
-
-async def warm_up() -> None:
-    """Import what is imported on first use, so that no child has to."""
-    httpx2 = import_module("httpx2")
-    async with httpx2.AsyncClient():
-        pass
-
-
 if __name__ == "__main__":
-    anyio.run(warm_up)
-    gc.freeze()  # the children share what is there
-    serve()
+    for each in jobs(PointJob):
+        print(os.waitstatus_to_exitcode(os.waitpid(forked(main, each), 0)[1]), flush=True)

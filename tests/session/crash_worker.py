@@ -16,6 +16,7 @@ import msgspec
 
 from perdure import Runtime, Tool, ToolContext
 from perdure.history.events import StepStarted
+from tests.session.forking import forked
 from tests.session.worker import EffectArguments
 
 DIED = 9
@@ -67,11 +68,7 @@ async def main(job: CrashJob) -> None:
 
 def run_again_and_again(job: CrashJob) -> None:
     for _ in range(job.most):
-        child = os.fork()
-        if child == 0:
-            anyio.run(main, job)
-            os._exit(0)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        status = os.waitstatus_to_exitcode(os.waitpid(forked(main, job), 0)[1])
         print(status, flush=True)
         if status == 0:
             return

@@ -6,13 +6,9 @@ already, and prints the process's id.
 
 from __future__ import annotations
 
-import gc
 import os
-import sys
-import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +22,7 @@ from perdure.session.attempts import RetryPolicy
 from perdure.store.contract import Guard, Lease, SessionRow, Store
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import CrashingStore
+from tests.session.forking import forked, jobs
 
 
 class Sent(msgspec.Struct):
@@ -137,36 +134,14 @@ async def main(job: LoopJob) -> None:
     await store.close()
 
 
-def work(job: LoopJob) -> None:
-    try:
-        anyio.run(main, job)
-    except BaseException:  # noqa: BLE001 - the exit status tells of it
-        traceback.print_exc()
-        sys.stderr.flush()
-        os._exit(1)
-    os._exit(0)
-
-
-def serve() -> None:
-    for line in sys.stdin.buffer:
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # what was killed is collected
-        job = msgspec.json.decode(line, type=LoopJob)
-        child = os.fork()
-        if child == 0:
-            work(job)
-        print(child, flush=True)
-
-
-async def warm_up() -> None:
-    """Import what is imported on first use, so that no child has to."""
-    httpx2 = import_module("httpx2")
-    async with httpx2.AsyncClient():
-        pass
+def collect() -> None:
+    """Wait for the processes that were killed."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 if __name__ == "__main__":
-    anyio.run(warm_up)
-    gc.freeze()  # the children share what is there
-    serve()
+    for each in jobs(LoopJob):
+        collect()
+        print(forked(main, each), flush=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ from perdure.clock import Clock
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
 from perdure.session.reading import AnyRecord
-from perdure.testing import ScriptedProvider, assert_prefix_kept, isolated_environment
-from perdure.testing.provider import ProtocolName
+from perdure.testing import (
+    ReceivedRequest,
+    ScriptedProvider,
+    assert_prefix_kept,
+    isolated_environment,
+)
+from perdure.testing.provider import PROTOCOLS, ProtocolName
 
 KEY = "SCRIPTED_API_KEY"
 
@@ -83,4 +89,38 @@ def told(records: Iterable[AnyRecord]) -> list[str]:
     return [event.text for event in of_type(records, ev.SystemMessage)]
 
 
-__all__ = ["Bench", "Clock", "ask", "bench", "log_of", "of_type", "told"]
+def one_provider_each(
+    provider: ScriptedProvider, models: Mapping[ProtocolName, str] | None = None, **settings: Any
+) -> dict[str, Any]:
+    """Return a configuration with a provider for each protocol, named after it.
+
+    `models` are their models, `settings` those of each model.
+    """
+    whole: dict[str, Any] = {}
+    for protocol in PROTOCOLS:
+        model = (models or {}).get(protocol, "model-1")
+        one = provider.config(protocol, name=protocol, model=model, api_key_env=KEY, **settings)
+        whole |= one["providers"]
+    return {"providers": whole}
+
+
+def by_epoch(
+    steps: Iterable[ev.StepStarted], requests: Iterable[ReceivedRequest]
+) -> Iterator[list[ReceivedRequest]]:
+    """Yield the requests of each Context Epoch; there is one for each step."""
+    pairs = zip(steps, requests, strict=True)
+    for _, epoch in groupby(pairs, key=lambda pair: pair[0].epoch):
+        yield [request for _, request in epoch]
+
+
+__all__ = [
+    "Bench",
+    "Clock",
+    "ask",
+    "bench",
+    "by_epoch",
+    "log_of",
+    "of_type",
+    "one_provider_each",
+    "told",
+]

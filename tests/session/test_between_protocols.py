@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from itertools import groupby
 from pathlib import Path
 
 import anyio
@@ -27,7 +26,7 @@ from perdure.testing import (
     think,
 )
 from perdure.testing.provider import PROTOCOLS, ProtocolName
-from tests.session.support import KEY, ask, log_of, of_type
+from tests.session.support import KEY, ask, by_epoch, log_of, of_type, one_provider_each
 
 pytestmark = pytest.mark.anyio
 
@@ -41,15 +40,6 @@ TURN = [
 """The replies to one prompt: with reasoning shown and sealed, several calls, and one that fails."""
 
 
-def config(provider: ScriptedProvider) -> dict[str, object]:
-    """Return a configuration with one provider for each protocol, named after it."""
-    whole: dict[str, dict[str, object]] = {}
-    for protocol in PROTOCOLS:
-        one = provider.config(protocol, name=protocol, api_key_env=KEY)
-        whole |= one["providers"]
-    return {"providers": whole}
-
-
 @asynccontextmanager
 async def opened(root: Path) -> AsyncGenerator[tuple[Runtime, ScriptedProvider]]:
     def script(request: ReceivedRequest, number: int) -> Reply:
@@ -57,7 +47,8 @@ async def opened(root: Path) -> AsyncGenerator[tuple[Runtime, ScriptedProvider]]
 
     async with ScriptedProvider(script) as provider:
         environ = isolated_environment(root) | {KEY: "scripted-key"}
-        runtime = Runtime.open(root / "sessions.db", config=config(provider), environ=environ)
+        config = one_provider_each(provider)
+        runtime = Runtime.open(root / "sessions.db", config=config, environ=environ)
         async with runtime as entered:
             yield entered, provider
 
@@ -80,9 +71,8 @@ async def prove(root: Path, protocols: list[ProtocolName]) -> None:
         steps = of_type(await log_of(session), ev.StepStarted)
     assert not provider.refused
     assert len(provider.requests) == len(steps) == len(TURN) * len(protocols)
-    pairs = zip(steps, provider.requests, strict=True)
-    for _, epoch in groupby(pairs, key=lambda pair: pair[0].epoch):
-        assert_prefix_kept([request for _, request in epoch])
+    for epoch in by_epoch(steps, provider.requests):
+        assert_prefix_kept(epoch)
 
 
 async def test_a_session_goes_through_every_protocol_there_and_back(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
@@ -32,7 +32,7 @@ from perdure.store.sqlite import open_sqlite
 from perdure.testing import ReceivedRequest, call, calls, say, think
 from perdure.testing.provider import ProtocolName
 from tests.session.support import log_of
-from tests.session.test_whole_session import WholeSession, told_by
+from tests.session.test_whole_session import QUICK, WholeSession, told_by
 
 PROTOCOLS = wire_protocols(Transport())
 PLACES = st.integers(0, 10_000)
@@ -208,13 +208,7 @@ def nameless(item: Item) -> Item:
     return msgspec.structs.replace(item, prompt="") if isinstance(item, UserItem) else item
 
 
-_QUICK = settings(
-    max_examples=12,
-    stateful_step_count=25,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+_QUICK = settings(QUICK, max_examples=12)
 TestBranching = Branching.TestCase
 TestBranching.settings = _QUICK
 TestBranchingOverAnthropic = BranchingOverAnthropic.TestCase

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from perdure.testing import (
     think,
 )
 from perdure.testing.provider import PROTOCOLS, ProtocolName
-from tests.session.support import KEY, ask, log_of, of_type
+from tests.session.support import KEY, ask, by_epoch, log_of, of_type, one_provider_each
 
 pytestmark = pytest.mark.anyio
 
@@ -52,15 +51,6 @@ def script(request: ReceivedRequest, number: int) -> Reply:
     return think("That is all. ") + say("Seen. " + "Word " * 250)
 
 
-def config(provider: ScriptedProvider) -> dict[str, Any]:
-    """Return a configuration with a provider for each protocol, named after it."""
-    whole: dict[str, Any] = {}
-    for protocol, model in MODELS.items():
-        one = provider.config(protocol, name=protocol, model=model, api_key_env=KEY, **SETTINGS)
-        whole |= one["providers"]
-    return {"providers": whole}
-
-
 def clock() -> Source[int]:
     """Return a source that says something new at every boundary."""
     ticks = iter(range(1_000))
@@ -77,8 +67,9 @@ def clock() -> Source[int]:
 async def opened(root: Path) -> AsyncGenerator[tuple[Session, ScriptedProvider]]:
     async with ScriptedProvider(script) as provider:
         environ = isolated_environment(root) | {KEY: "scripted-key"}
+        config = one_provider_each(provider, MODELS, **SETTINGS)
         runtime = Runtime.open(
-            root / "sessions.db", config=config(provider), environ=environ, sources=[clock()]
+            root / "sessions.db", config=config, environ=environ, sources=[clock()]
         )
         async with runtime as entered:
             yield await entered.create_session(directory=root, model=named(PROTOCOLS[0])), provider
@@ -93,14 +84,6 @@ async def stay(session: Session, protocol: ProtocolName) -> None:
     await session.switch_model(named(protocol))
     await ask(session, "Look around.")
     await ask(session, "And what else?")
-
-
-def epochs(
-    steps: list[ev.StepStarted], requests: list[ReceivedRequest]
-) -> Iterator[list[ReceivedRequest]]:
-    pairs = zip(steps, requests, strict=True)
-    for _, pairs_of_epoch in groupby(pairs, key=lambda pair: pair[0].epoch):
-        yield [request for _, request in pairs_of_epoch]
 
 
 async def test_a_session_is_driven_through_all_protocols_with_a_compaction_on_the_way(
@@ -120,7 +103,7 @@ async def test_a_session_is_driven_through_all_protocols_with_a_compaction_on_th
     assert [request.model for request in requests] == [
         MODELS[protocol] for protocol in (*PROTOCOLS, *reversed(PROTOCOLS)) for _ in range(3)
     ]
-    for number, kept in enumerate(epochs(steps, requests)):
+    for number, kept in enumerate(by_epoch(steps, requests)):
         assert_prefix_kept(kept)
         # What is new is told within the epoch too: behind results, and behind a prompt.
         assert all(b" now." in request.body for request in kept[1:])

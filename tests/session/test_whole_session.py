@@ -329,7 +329,7 @@ class WholeSessionOverGemini(WholeSession):
     protocol: ProtocolName = "gemini"
 
 
-_QUICK = settings(
+QUICK = settings(
     max_examples=15,
     stateful_step_count=25,
     derandomize=True,
@@ -337,10 +337,10 @@ _QUICK = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestWholeSession = WholeSession.TestCase
-TestWholeSession.settings = _QUICK
+TestWholeSession.settings = QUICK
 TestWholeSessionOverAnthropic = WholeSessionOverAnthropic.TestCase
-TestWholeSessionOverAnthropic.settings = _QUICK
+TestWholeSessionOverAnthropic.settings = QUICK
 TestWholeSessionOverResponses = WholeSessionOverResponses.TestCase
-TestWholeSessionOverResponses.settings = _QUICK
+TestWholeSessionOverResponses.settings = QUICK
 TestWholeSessionOverGemini = WholeSessionOverGemini.TestCase
-TestWholeSessionOverGemini.settings = _QUICK
+TestWholeSessionOverGemini.settings = QUICK

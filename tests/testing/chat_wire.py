@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import httpx2
-
-from perdure.testing import ScriptedProvider
+from tests.testing.openai_wire import post_to, user
 
 TOOL = {"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
 
 
 def system(content: Any, role: str = "system") -> dict[str, Any]:
@@ -42,10 +37,4 @@ def request(*messages: Any, **members: Any) -> dict[str, Any]:
     return {"model": "model-1", "messages": list(messages) or [user("Hello")], **members}
 
 
-async def post(
-    client: httpx2.AsyncClient,
-    provider: ScriptedProvider,
-    body: Any,
-    headers: dict[str, str] | None = None,
-) -> httpx2.Response:
-    return await client.post(f"{provider.openai_url}/chat/completions", json=body, headers=headers)
+post = partial(post_to, "chat/completions")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-import httpx2
-
-from perdure.testing import ScriptedProvider
+from tests.testing.openai_wire import post_to, user
 
 TOOL = {"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False}
 SEALED = "reasoning.encrypted_content"
-
-
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
 
 
 def developer(content: Any, role: str = "developer") -> dict[str, Any]:
@@ -38,10 +33,4 @@ def request(*items: Any, **members: Any) -> dict[str, Any]:
     return {"model": "model-1", "input": list(items) or [user("Hello")], **stateless, **members}
 
 
-async def post(
-    client: httpx2.AsyncClient,
-    provider: ScriptedProvider,
-    body: Any,
-    headers: dict[str, str] | None = None,
-) -> httpx2.Response:
-    return await client.post(f"{provider.openai_url}/responses", json=body, headers=headers)
+post = partial(post_to, "responses")

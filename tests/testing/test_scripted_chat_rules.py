@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -9,26 +10,13 @@ import pytest
 
 from perdure.testing import ScriptedProvider, say
 from tests.testing.chat_wire import TOOL, asks, post, request, result, system, user
+from tests.testing.openai_wire import accepted, refused
 
 pytestmark = pytest.mark.anyio
 
 
-async def refusal(
-    client: httpx2.AsyncClient, body: Any, status: int = 400, **options: Any
-) -> dict[str, Any]:
-    async with ScriptedProvider([say("Never said.")], **options) as provider:
-        response = await post(client, provider, body)
-        assert response.status_code == status, response.text
-        assert provider.refused[0].status == status
-        assert provider.remaining == 1
-        return response.json()["error"]
-
-
-async def accepts(client: httpx2.AsyncClient, body: Any, **options: Any) -> None:
-    async with ScriptedProvider([say("Yes.")], **options) as provider:
-        response = await post(client, provider, body)
-        assert response.status_code == 200, response.text
-        assert provider.refused == []
+refusal = partial(refused, post)
+accepts = partial(accepted, post)
 
 
 def unanswered(given: str) -> str:
