@@ -47,7 +47,7 @@ class Runtime:
 
     Open it with `Runtime.open`; leaving the context interrupts what still runs, settles it and
     closes the store. Pending prompts stay for the next time. `plugins` is the registry of its
-    plugins, to add, reload and remove them. `servers.standing()` says how its MCP servers stand.
+    plugins, to add, reload and remove them.
     """
 
     def __init__(
@@ -55,11 +55,9 @@ class Runtime:
         equipment: Equipment,
         coordinator: Coordinator,
         plugins: Registry,
-        servers: Servers,
         ids: Ids,
     ) -> None:
         self.plugins = plugins
-        self.servers = servers
         self._equipment = equipment
         self._coordinator = coordinator
         self._ids = ids
@@ -125,7 +123,7 @@ class Runtime:
                 retry=retry or RetryPolicy(),
             )
             async with _background() as group:
-                yield cls(equipment, Coordinator(equipment, group), registry, servers, ids)
+                yield cls(equipment, Coordinator(equipment, group), registry, ids)
 
     async def create_session(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,7 +14,7 @@ from perdure.clock import Clock
 from perdure.config.schema import McpServer
 from perdure.mcp.names import tools_key
 from perdure.mcp.server import Pace, Server
-from perdure.mcp.view import Seen, ServerStatus, ServersView
+from perdure.mcp.view import Seen, ServersView
 
 _Key = tuple[str, McpServer, Path | None]
 
@@ -68,10 +68,6 @@ class Servers:
     def view(self, wanted: Mapping[str, McpServer], directory: Path) -> ServersView:
         """Return what these servers contribute now."""
         return ServersView(tuple(map(_seen, self._at(wanted, directory))))
-
-    def standing(self) -> Sequence[ServerStatus]:
-        """Return how every server stands that any session has wanted so far."""
-        return [_seen(each).standing() for each in self._servers.values()]
 
     def _at(self, wanted: Mapping[str, McpServer], directory: Path) -> Iterator[Server]:
         for name in sorted(wanted):
