@@ -59,10 +59,16 @@ class SessionCreated(Event, frozen=True):
 
 
 class SessionRenamed(Event, frozen=True):
-    """The session got another title."""
+    """The session got another title.
+
+    `model` is the `provider/model` that wrote it, empty where a user gave it; `usage` is what that
+    took.
+    """
 
     type: ClassVar[str] = "session.renamed"
     title: str
+    model: str = ""
+    usage: Usage = Usage()
 
 
 class ModelSwitched(Event, frozen=True):

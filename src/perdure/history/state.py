@@ -88,7 +88,8 @@ class SessionState:
     the last answer, None where the history it counted is no longer the one that is sent.
     `rebuilt` is the seq at which items were last taken out of the projection. `cache` is the key
     under which providers cache its prefix. `crashes` counts the Steps in a row that a crash ended,
-    `crashed_summaries` the compactions since the last promotion.
+    `crashed_summaries` the compactions since the last promotion. `named` says that the title is
+    more than what the session began with: somebody gave it.
     """
 
     def __init__(self, session: str) -> None:
@@ -101,6 +102,7 @@ class SessionState:
         self.marker = ""
         self.cache = session
         self.title = ""
+        self.named = False
         self.instructions = ""
         self.entries: dict[str, Any] = {}
         self.discovered: tuple[str, ...] = ()
@@ -303,6 +305,7 @@ def _created(state: SessionState, event: ev.SessionCreated) -> None:
 
 def _renamed(state: SessionState, event: ev.SessionRenamed) -> None:
     state.title = event.title
+    state.named = True
 
 
 def _switched(state: SessionState, event: ev.ModelSwitched) -> None:
@@ -318,6 +321,7 @@ def _moved(state: SessionState, event: ev.SessionMoved) -> None:
 
 def _forked(state: SessionState, _event: ev.SessionForked) -> None:
     state.unread = False  # a copy starts nothing by itself
+    state.named = state.named or bool(state.title)
 
 
 def _not_alone(_state: SessionState, event: ev.SessionReverted) -> None:
