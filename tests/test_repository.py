@@ -44,7 +44,18 @@ DOORS = {
 }
 
 # Importing these costs more than a program that embeds Perdure should pay before it needs them.
-SLOW = {"bs4", "click", "markdownify", "httpx2", "mcp", "pathspec", "pydantic", "rich", "yaml"}
+SLOW = {
+    "bs4",
+    "click",
+    "genai_prices",
+    "markdownify",
+    "httpx2",
+    "mcp",
+    "pathspec",
+    "pydantic",
+    "rich",
+    "yaml",
+}
 
 # In pieces, since this file is read like every other.
 MACHINE_PATHS = ("/wor" + "k/", "/roo" + "t/", "/tmp/" + "v/")

@@ -20,6 +20,7 @@ from perdure.config.schema import (
     OnMove,
     Permission,
     PluginOptions,
+    Price,
     ProtocolName,
     ProviderConfig,
     Rule,
@@ -30,12 +31,14 @@ from perdure.history.content import Form
 
 Keys = tuple[str, ...]
 
+_PRICES = ("input", "output", "cache_read", "cache_write")
 _MODEL = table(
     {
         "context_window": values.count,
         "max_output": values.count,
         "system_messages": values.one_of(*get_args(Form)),
         "parameters": each(values.any_name, values.parameter),
+        "price": table(dict.fromkeys(_PRICES, values.dollars)),
     }
 )
 _PROTOCOLS = get_args(ProtocolName)
@@ -185,15 +188,34 @@ def _providers(
 
 def _provider(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> ProviderConfig:
     settings = _known(name) | given
+    here = ("providers", name)
     settings["models"] = {
-        model: ModelConfig(**fields) for model, fields in given.get("models", {}).items()
+        model: _model(fields, (*here, "models", model), origins)
+        for model, fields in given.get("models", {}).items()
     }
     for needed, meaning in _NEEDED.items():
         if needed not in settings:
-            here = ("providers", name)
-            file = next(file for keys, file in origins.items() if keys[:2] == here)
-            raise Where(file, {}, here).error(f"needs {needed}: {meaning}")
+            raise _at(here, origins).error(f"needs {needed}: {meaning}")
     return ProviderConfig(**settings)
+
+
+def _model(fields: dict[str, Any], here: Keys, origins: Mapping[Keys, str]) -> ModelConfig:
+    if "price" in fields:
+        fields = fields | {"price": _price(fields["price"], (*here, "price"), origins)}
+    return ModelConfig(**fields)
+
+
+def _price(given: dict[str, float], here: Keys, origins: Mapping[Keys, str]) -> Price:
+    for needed in ("input", "output"):
+        if needed not in given:
+            raise _at(here, origins).error(f"needs {needed}: US dollars per million tokens")
+    # Who names no price of the cache pays for it as for all other input.
+    return Price(**{"cache_read": given["input"], "cache_write": given["input"]} | given)
+
+
+def _at(here: Keys, origins: Mapping[Keys, str]) -> Where:
+    """Return a place in one of the files that say something about it."""
+    return Where(next(origins[keys] for keys in origins if keys[: len(here)] == here), {}, here)
 
 
 def _mcp(tables: Mapping[str, dict[str, Any]], origins: Mapping[Keys, str]) -> dict[str, McpServer]:
@@ -202,8 +224,7 @@ def _mcp(tables: Mapping[str, dict[str, Any]], origins: Mapping[Keys, str]) -> d
 
 def _mcp_server(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> McpServer:
     def wrong(problem: str) -> ConfigurationError:
-        file = next(file for keys, file in origins.items() if keys[:2] == ("mcp", name))
-        return Where(file, {}, ("mcp", name)).error(problem)
+        return _at(("mcp", name), origins).error(problem)
 
     if ("command" in given) == ("url" in given):
         raise wrong("needs either command, a program to run, or url, an address to connect to")

@@ -33,6 +33,19 @@ OnMove = Literal["epoch", "update"]
 """What a move does to the System Context: a new Context Epoch, or a System Message."""
 
 
+class Price(msgspec.Struct, frozen=True):
+    """What tokens cost, in US dollars per million of them.
+
+    `input` holds for input that was neither read from the provider's prompt cache nor written to
+    it, `cache_read` and `cache_write` for what was. `output` holds for reasoning too.
+    """
+
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+
 class ModelConfig(msgspec.Struct, frozen=True):
     """One model behind one provider; None leaves a value to the catalog.
 
@@ -44,6 +57,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     max_output: int | None = None
     system_messages: Form | None = None
     parameters: Mapping[str, Any] = {}
+    price: Price | None = None
 
 
 class ProviderConfig(msgspec.Struct, frozen=True):

@@ -56,6 +56,13 @@ def seconds(value: object, where: Where) -> float:
     raise where.error("must be a number of seconds above 0 and up to 86400")
 
 
+def dollars(value: object, where: Where) -> float:
+    """Take a price in US dollars; nothing is a price too."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= 1_000_000:
+        return float(value)
+    raise where.error("must be a number of US dollars from 0 to 1000000")
+
+
 def one_of(*allowed: str) -> Reader:
     """Return a reader that takes one of these words."""
 

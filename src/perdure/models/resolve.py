@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from perdure.config.known import KNOWN
-from perdure.config.schema import Config, ProviderConfig
+from perdure.config.schema import Config, ModelConfig, ProviderConfig
 from perdure.errors import NoProvider, UnknownModel, UnknownProvider
 from perdure.models.catalog import Overrides, profile
 from perdure.models.discovery import Found, discover
+from perdure.models.prices import Tariff, tariff_of
 from perdure.models.transport import is_loopback
 from perdure.models.types import Endpoint, ModelProfile
 
@@ -73,12 +76,20 @@ class Models:
         if config is None:
             raise UnknownProvider(self._unknown(provider))
         settings = config.models.get(model)
-        overrides = Overrides(**msgspec.structs.asdict(settings)) if settings else None
+        overrides = _overrides(settings) if settings else None
         return Selected(
             name,
             self._endpoint(provider, config),
             profile(provider, model, config.base_url, config.protocol, overrides),
         )
+
+    def tariff(
+        self, name: str, when: datetime, parameters: Mapping[str, Any] | None = None
+    ) -> Tariff | None:
+        """Return what `provider/model` cost at a moment; None where nobody knows. Needs no key."""
+        provider, _, model = name.partition("/")
+        config = self._providers.get(provider)
+        return None if config is None else tariff_of(model, config, when, parameters)
 
     async def choose(self) -> Selected:
         """Return the model to use where the caller names none.
@@ -142,3 +153,10 @@ class Models:
         near = difflib.get_close_matches(provider, self._providers, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         return f"there is no provider {provider!r}; {hint}known are: {known}"
+
+
+def _overrides(settings: ModelConfig) -> Overrides:
+    """Return what counts for requests; a price does not."""
+    given = msgspec.structs.asdict(settings)
+    del given["price"]
+    return Overrides(**given)
