@@ -75,6 +75,7 @@ class Runtime:
         providers: Mapping[str, ProviderConfig | Mapping[str, Any]] | None = None,
         ask: Ask | None = None,
         allow_all: bool = False,
+        titles: bool | None = None,
         clock: Clock | None = None,
         ids: Ids | None = None,
         environ: Mapping[str, str] | None = None,
@@ -87,8 +88,9 @@ class Runtime:
         the command line reads are read for each session's directory. `plugins` come before those
         that are installed or configured. `sources` and `tools` come on top of the built-in ones,
         `providers` on top of the configured ones. `ask` answers permission questions; without it,
-        `ask` means deny. `allow_all` runs every call, whatever the permissions say. Raises
-        StoreError and ConfigurationError.
+        `ask` means deny. `allow_all` runs every call, whatever the permissions say. `titles`
+        has the model write a title for each session that has none, in a request of its own, where
+        the configuration does not say. Raises StoreError and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
         env = dict(os.environ) if environ is None else environ
@@ -112,6 +114,7 @@ class Runtime:
                 plugins=registry,
                 servers=servers,
                 allow_all=allow_all,
+                titles=bool(titles),
             )
             equipment = Equipment(
                 store=opened,
@@ -182,12 +185,13 @@ class Runtime:
     async def delete_session(self, session: str) -> None:
         """Remove a session with its history and the complete outputs of its tools.
 
-        Raises LeaseLost while it is being drained.
+        The sessions of its tasks go with it. Raises LeaseLost, having removed nothing, while one of
+        them is being drained.
         """
         whole = (await self.session(session)).id
-        await self._equipment.store.delete(whole)
-        outputs = self._equipment.workplaces.outputs / whole
-        await anyio.to_thread.run_sync(partial(shutil.rmtree, outputs, ignore_errors=True))
+        for removed in await self._equipment.store.delete(whole):
+            outputs = self._equipment.workplaces.outputs / removed
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, outputs, ignore_errors=True))
 
     async def import_session(self, file: str | Path | BinaryIO) -> Session:
         """Begin the session that an export holds, under its own id; durable when it returns.

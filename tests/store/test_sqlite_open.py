@@ -57,8 +57,8 @@ async def test_the_file_says_whose_it_is_and_how_it_came_to_be(path: Path) -> No
     with raw(path) as connection:
         assert connection.pragma("application_id") == schema.APPLICATION_ID
         assert connection.pragma("page_size") == schema.PAGE_SIZE
-        ledger = connection.execute("SELECT version FROM migration").fetchall()
-        assert ledger == [(connection.pragma("user_version"),)]
+        ledger = [version for (version,) in connection.execute("SELECT version FROM migration")]
+        assert ledger == list(range(1, connection.pragma("user_version") + 1))
 
 
 async def test_a_closed_store_refuses_and_may_be_closed_again(store: SQLiteStore) -> None:

@@ -78,7 +78,8 @@ async def assert_projected(store: SQLiteStore, events: Sequence[ev.Event]) -> No
     """Assert that what the store shows is what all the events fold into at once."""
     changes = project(events)
     row = await store.session("s1")
-    shown = {name: getattr(row, name) for name in ("title", "directory", "model", "outcome")}
+    names = ("title", "directory", "model", "outcome", "parent")
+    shown = {name: getattr(row, name) for name in names}
     assert shown == {"outcome": "", **changes.columns}
     assert row.last_seq == len(events)
     assert row.control_seq == (0 if changes.control is None else changes.control + 1)

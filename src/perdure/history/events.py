@@ -45,7 +45,9 @@ class SessionCreated(Event, frozen=True):
     """A session began. `marker` is the random word of its wrapped System Messages.
 
     `cache` is the key under which providers cache its prefix, empty where that is its own id; a
-    fork keeps that of the session it was copied from.
+    fork keeps that of the session it was copied from. `parent` is the session that gave it a task
+    and `call` the id of the tool call that did; both are empty for what a person or a program
+    began. A fork belongs to nobody: it keeps `call` alone.
     """
 
     type: ClassVar[str] = "session.created"
@@ -56,6 +58,8 @@ class SessionCreated(Event, frozen=True):
     title: str = ""
     instructions: str = ""
     cache: str = ""
+    parent: str = ""
+    call: str = ""
 
 
 class SessionRenamed(Event, frozen=True):

@@ -17,7 +17,8 @@ Settled = Literal["promoted", "withdrawn"]
 class RowChanges:
     """What one batch of events changes, independent of the database.
 
-    `columns`: new values of the session's row (title, directory, model, outcome). `admitted`: new
+    `columns`: new values of the session's row (title, directory, model, outcome,
+    parent). `admitted`: new
     prompt id to the index, within the batch, of the event that admits it. `prompts`: prompt id to
     its new state. `snapshot`: key to its encoded entry, None where the row goes away, after all
     older rows went if `clear_snapshot`. `control`: the index, within the batch, of the last event
@@ -71,7 +72,9 @@ def project(events: Sequence[ev.Event]) -> RowChanges:
 
 
 def _created(changes: RowChanges, event: ev.SessionCreated) -> None:
-    changes.columns.update(title=event.title, directory=event.directory, model=event.model)
+    changes.columns.update(
+        title=event.title, directory=event.directory, model=event.model, parent=event.parent
+    )
 
 
 def _renamed(changes: RowChanges, event: ev.SessionRenamed) -> None:

@@ -87,7 +87,8 @@ class SessionState:
     stand in the history that no answer has followed and no failure has ended. `usage` is that of
     the last answer, None where the history it counted is no longer the one that is sent.
     `rebuilt` is the seq at which items were last taken out of the projection. `cache` is the key
-    under which providers cache its prefix. `crashes` counts the Steps in a row that a crash ended,
+    under which providers cache its prefix. `task` is the call whose task it began with, empty where
+    there is none. `crashes` counts the Steps in a row that a crash ended,
     `crashed_summaries` the compactions since the last promotion. `named` says that the title is
     more than what the session began with: somebody gave it.
     """
@@ -104,6 +105,7 @@ class SessionState:
         self.title = ""
         self.named = False
         self.instructions = ""
+        self.task = ""
         self.entries: dict[str, Any] = {}
         self.discovered: tuple[str, ...] = ()
         self.pending: dict[str, Pending] = {}
@@ -301,6 +303,7 @@ def _created(state: SessionState, event: ev.SessionCreated) -> None:
     state.cache = event.cache or state.session
     state.title = event.title
     state.instructions = event.instructions
+    state.task = event.call
 
 
 def _renamed(state: SessionState, event: ev.SessionRenamed) -> None:
@@ -454,7 +457,12 @@ def _answered(state: SessionState, event: ev.AssistantMessage) -> None:
     step.calls = {call.id: Call(call) for call in calls}
     step.answered = True
     item = AssistantItem(
-        state.last_seq, event.step, event.parts, step.started.epoch, step.started.model
+        state.last_seq,
+        event.step,
+        event.parts,
+        step.started.epoch,
+        step.started.model,
+        event.response,
     )
     state.items.append(item)
     state.unread = False

@@ -20,7 +20,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     an open one without an `owner` was left so by a crash. `pending` counts the prompts in the
     inbox. `owner` names who drains it now, or is empty. `control_seq` is the seq of the last move,
     switch, entry, withdrawal, change of delivery or interrupt. `crashed` says that its last drain
-    is known to have ended without giving up its lease.
+    is known to have ended without giving up its lease. `parent` is the session whose task this one
+    works on, empty where there is none; it may not be in this store.
     """
 
     id: str
@@ -36,6 +37,7 @@ class SessionRow(msgspec.Struct, frozen=True):
     token: int
     owner: str
     crashed: bool = False
+    parent: str = ""
 
 
 class PromptRow(msgspec.Struct, frozen=True):
@@ -135,8 +137,12 @@ class Store(Protocol):
         """Return a session's Context Snapshot: per source, what was told last."""
         ...
 
-    async def delete(self, session: str) -> None:
-        """Remove a session with all that belongs to it; LeaseLost while it is being drained."""
+    async def delete(self, session: str) -> Sequence[str]:
+        """Remove a session with all that belongs to it, the sessions whose `parent` it is included.
+
+        Returns the ids of what was removed. LeaseLost while one of them is being drained; nothing
+        is removed then.
+        """
         ...
 
     async def claim(self, session: str, owner: str) -> Lease | None:

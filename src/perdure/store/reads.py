@@ -19,14 +19,16 @@ from perdure.store.schema import MOST_EVENTS, SEQ_BITS
 # Texts are read as bytes: a damaged one must fail in its own row, where it can be named.
 _SESSIONS = """
     SELECT CAST(s.id AS BLOB), CAST(s.title AS BLOB), CAST(s.directory AS BLOB),
-        CAST(s.model AS BLOB), CAST(s.outcome AS BLOB), CAST(s.owner AS BLOB), CAST(h.host AS BLOB),
-        h.pid, h.started, s.pending, s.created, s.updated, s.last_seq, s.control_seq, s.token
+        CAST(s.model AS BLOB), CAST(s.outcome AS BLOB), CAST(s.owner AS BLOB),
+        CAST(s.parent AS BLOB), CAST(h.host AS BLOB), h.pid, h.started,
+        s.pending, s.created, s.updated, s.last_seq, s.control_seq, s.token
     FROM session AS s LEFT JOIN holder AS h ON h.number = s.holder
 """
 _SESSION = f"{_SESSIONS} WHERE s.id = ?"
 _LATEST = f"{_SESSIONS} ORDER BY s.updated DESC, s.number DESC"
 _PLACE = "SELECT number, last_seq FROM session WHERE id = ?"
 _ALL = "SELECT number, CAST(id AS BLOB) FROM session ORDER BY number"
+_CHILDREN = "SELECT CAST(id AS BLOB) FROM session WHERE parent = ? AND id <> parent ORDER BY number"
 _LIKE = """
     SELECT CAST(id AS BLOB) FROM session WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id LIMIT 6
 """
@@ -73,6 +75,11 @@ def place(connection: Connection, id_: str) -> tuple[int, int]:
     if row is None:
         raise not_found(id_)
     return row
+
+
+def children(connection: Connection, id_: str) -> list[str]:
+    """Return the ids of the sessions whose parent it is, oldest first."""
+    return [text(child) for (child,) in connection.execute(_CHILDREN, (id_,))]
 
 
 def resolve(connection: Connection, prefix: str) -> str:
@@ -169,11 +176,11 @@ def _beginning_with(connection: Connection, prefix: str) -> list[str]:
 
 
 def _session_row(row: Any, here: Process) -> SessionRow:
-    texts, (host, pid, started), numbers = row[:6], row[6:9], row[9:]
+    texts, (host, pid, started), numbers = row[:7], row[7:10], row[10:]
     shown: list[Any] = [text(each) for each in texts]
-    owner = shown.pop()
+    parent, owner = shown.pop(), shown.pop()
     # What is damaged shows as nothing here; `perdure doctor` names it.
     shown += [number if isinstance(number, int) else 0 for number in numbers]
     crashed = host is not None and is_gone(Process(text(host), pid, started), here)
-    shown += ["" if host is None or crashed else owner, crashed]
+    shown += ["" if host is None or crashed else owner, crashed, parent]
     return SessionRow(*shown)

@@ -15,7 +15,7 @@ from perdure.store import reads, rows
 from perdure.store.database import Connection, text
 from perdure.store.schema import SEQ_BITS
 
-_TEXTS = ("title", "directory", "model", "outcome")
+_TEXTS = ("title", "directory", "model", "outcome", "parent")
 _NUMBERS = ("pending", "created", "updated", "last_seq", "control_seq")
 _ROW = f"""
     SELECT {", ".join([*(f"CAST({name} AS BLOB)" for name in _TEXTS), *_NUMBERS])}

@@ -33,6 +33,7 @@ _ADVANCE = """
         directory = coalesce(:directory, directory),
         model = coalesce(:model, model),
         outcome = coalesce(:outcome, outcome),
+        parent = coalesce(:parent, parent),
         owner = iif(token = :released, '', owner),
         holder = iif(token = :released, NULL, holder)
     WHERE id = :session
@@ -97,6 +98,7 @@ class Batch:
             "directory": changes.columns.get("directory"),
             "model": changes.columns.get("model"),
             "outcome": changes.columns.get("outcome"),
+            "parent": changes.columns.get("parent"),
             "token": guard.token,
             "sampled": guard.sampled,
             "exactly": guard.exactly,

@@ -87,8 +87,14 @@ def _first(connection: Connection) -> None:
         connection.execute(statement)
 
 
+def _second(connection: Connection) -> None:
+    # No index: only deleting looks for children, and each step would write it once more.
+    connection.execute("ALTER TABLE session ADD COLUMN parent TEXT NOT NULL DEFAULT ''")
+
+
 MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
     ("sessions, events, prompts, snapshots, holders", _first),
+    ("parents of sessions", _second),
 )
 """Every step of the schema, oldest first; each runs in a transaction of its own."""
 

@@ -168,13 +168,22 @@ class SQLiteStore:
         """Return a session's Context Snapshot: per source, what was told last."""
         return self._readers.look_up(lambda it: reads.snapshot(it, session))
 
-    async def delete(self, session: str) -> None:
-        """Remove a session with all that belongs to it; raise LeaseLost while it is drained."""
+    async def delete(self, session: str) -> Sequence[str]:
+        """Remove a session with all that belongs to it, the sessions whose parent it is included.
 
-        def operation(connection: Connection) -> None:
-            rows.remove(connection, self._holder.require_free(connection, session))
+        Returns the ids of what was removed. Raises LeaseLost, having removed nothing, while one of
+        them is drained.
+        """
 
-        await self._writer.run(operation)
+        def operation(connection: Connection) -> list[str]:
+            numbers = {session: self._holder.require_free(connection, session)}
+            for child in reads.children(connection, session):
+                numbers[child] = self._holder.require_free(connection, child)
+            for number in numbers.values():
+                rows.remove(connection, number)
+            return list(numbers)
+
+        return await self._writer.run(operation)
 
     async def claim(self, session: str, owner: str) -> Lease | None:
         """Take a session's drain and raise its fencing token; None while another owns it.

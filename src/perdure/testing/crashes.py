@@ -137,10 +137,10 @@ class CrashingStore:
         with self.points.around("release"):
             await self._store.release(lease)
 
-    async def delete(self, session: str) -> None:
-        """Remove a session."""
+    async def delete(self, session: str) -> Sequence[str]:
+        """Remove a session with its children."""
         with self.points.around("delete"):
-            await self._store.delete(session)
+            return await self._store.delete(session)
 
     async def events(
         self, session: str, *, after: int = 0, limit: int | None = None

@@ -5,8 +5,8 @@
 Run it once for every new step of the schema, before that version is given to anybody, and never
 change the file again: it is what users of that version have on their disks. It holds, once for each
 protocol, a plain session, one with tool calls and System Messages, one that was compacted, one with
-prompts that wait, and one whose step was open when its process died; and one that went from model
-to model and from place to place.
+prompts that wait, and one whose step was open when its process died; one that went from model
+to model and from place to place; and, from schema 2 on, one that works on a task of another.
 """
 
 from __future__ import annotations
@@ -116,6 +116,20 @@ async def _waiting(session: Session, store: Store) -> None:
     )
 
 
+async def _task(parent: Session, runtime: Runtime, store: Store) -> None:
+    created = ev.SessionCreated(
+        directory=DIRECTORY,
+        project=DIRECTORY,
+        model=MODELS[0],
+        marker="lasting",
+        title="task",
+        parent=parent.id,
+        call="call-1",
+    )
+    await store.create(f"task-of-{parent.id}", [created])
+    await ask(await runtime.session(f"task-of-{parent.id}"), "What is to be done?")
+
+
 async def _travelled(session: Session) -> None:
     await ask(session, "Where are we?")
     await session.switch_model(MODELS[1])
@@ -142,6 +156,7 @@ SCRIPT = [
     ],
     *(say("Nothing.") for _ in MODELS),
     *(say("Here."), say("Another."), say("Elsewhere.")),
+    say("It is done."),
     *(think("Wait.") + call("wait", {"word": "long"}) for _ in MODELS),
 ]
 
@@ -182,7 +197,9 @@ async def _fill(runtime: Runtime, store: Store) -> None:
         await _compacted(await begin("compacted", model))
     for model in MODELS:
         await _waiting(await begin("waiting", model), store)
-    await _travelled(await begin("travelled", MODELS[0]))
+    travelled = await begin("travelled", MODELS[0])
+    await _travelled(travelled)
+    await _task(travelled, runtime, store)
 
 
 async def _crash(runtime: Runtime, crash: Crash, source: Path, target: Path) -> None:

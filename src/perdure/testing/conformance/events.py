@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from perdure.context.snapshot import SourceSnapshot
 from perdure.history import events as ev
 from perdure.store.contract import Store
@@ -14,6 +16,12 @@ CREATED = ev.SessionCreated(directory="/project", project="/project", model="a/o
 async def begin(store: Store, session: str = "s1", *events: ev.Event) -> None:
     """Begin a session with further events behind its creation."""
     await store.create(session, [CREATED, *events])
+
+
+async def begin_task(store: Store, session: str, parent: str, *events: ev.Event) -> None:
+    """Begin a session that works on a task of another one."""
+    created = msgspec.structs.replace(CREATED, parent=parent, call="call-1")
+    await store.create(session, [created, *events])
 
 
 async def types(store: Store, session: str = "s1") -> Sequence[str]:

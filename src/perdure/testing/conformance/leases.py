@@ -13,7 +13,7 @@ from perdure.errors import (
 from perdure.history import events as ev
 from perdure.store.contract import Guard, Lease, Store
 from perdure.testing.clock import FakeClock
-from perdure.testing.conformance.events import begin, types
+from perdure.testing.conformance.events import begin, begin_task, types
 
 
 class Leases:
@@ -40,6 +40,17 @@ class Leases:
         assert lease is not None
         await store.release(lease)
         await store.delete("s1")
+
+    async def test_a_session_is_not_deleted_while_its_task_is_drained(self, store: Store) -> None:
+        await begin(store)
+        await begin_task(store, "s2", "s1")
+        lease = await store.claim("s2", "somebody")
+        with pytest.raises(LeaseLost, match="session s2 is being run by"):
+            await store.delete("s1")
+        assert len(await store.sessions()) == 2
+        assert lease is not None
+        await store.release(lease)
+        assert sorted(await store.delete("s1")) == ["s1", "s2"]
 
     async def test_one_owner_drains_at_a_time(self, store: Store) -> None:
         await begin(store)

@@ -17,7 +17,15 @@ from perdure.errors import (
 from perdure.history import events as ev
 from perdure.store.contract import Guard, SessionRow, Store
 from perdure.testing.clock import FakeClock
-from perdure.testing.conformance.events import CREATED, admitted, begin, epoch, told, types
+from perdure.testing.conformance.events import (
+    CREATED,
+    admitted,
+    begin,
+    begin_task,
+    epoch,
+    told,
+    types,
+)
 
 
 class Log:
@@ -46,6 +54,18 @@ class Log:
             token=0,
             owner="",
         )
+
+    async def test_a_row_names_the_session_that_gave_the_task(self, store: Store) -> None:
+        await begin(store)
+        await begin_task(store, "s2", "s1")
+        await begin_task(store, "s3", "elsewhere")
+        await store.append("s2", [ev.Note("2")])
+        assert {row.id: row.parent for row in await store.sessions()} == {
+            "s1": "",
+            "s2": "s1",
+            "s3": "elsewhere",
+        }
+        assert (await store.session("s2")).parent == "s1"
 
     async def test_an_id_that_is_taken_begins_no_second_session(self, store: Store) -> None:
         await begin(store)
@@ -206,6 +226,18 @@ class Log:
             ev.Note("handed over"),
             ev.Note("next"),
         ]
+
+    async def test_a_session_is_deleted_with_the_tasks_that_it_gave(self, store: Store) -> None:
+        await begin(store)
+        await begin_task(store, "s2", "s1", admitted("p2"))
+        await begin_task(store, "s3", "s4", admitted("p3"))
+        await begin_task(store, "s4", "s4")
+        assert sorted(await store.delete("s1")) == ["s1", "s2"]
+        assert sorted(row.id for row in await store.sessions()) == ["s3", "s4"]
+        assert await store.prompt("p2") is None
+        assert await store.delete("s3") == ["s3"]
+        assert await store.delete("s4") == ["s4"]
+        assert await store.check() == []
 
     async def test_a_deleted_session_leaves_nothing_behind(self, store: Store) -> None:
         await begin(store, "s1", admitted("p1"), epoch(a="1"))
