@@ -292,7 +292,11 @@ class AttemptFailed(Event, frozen=True):
 
 
 class AssistantMessage(Event, frozen=True):
-    """The model answered; its tool calls may start only after this is durable."""
+    """The model answered; its tool calls may start only after this is durable.
+
+    `cache_miss` is the provider's own reason for a missed prompt cache. `response` is its id of
+    the answer, kept only where the next request names it to be told such a reason.
+    """
 
     type: ClassVar[str] = "assistant.message"
     step: int
@@ -300,6 +304,8 @@ class AssistantMessage(Event, frozen=True):
     stop: StopReason
     usage: Usage = Usage()
     attempt: int = 1
+    cache_miss: str = ""
+    response: str = ""
 
 
 class ToolStarted(Event, frozen=True):

@@ -42,11 +42,12 @@ class SummaryItem(msgspec.Struct, frozen=True):
     text: str
 
 
-class AssistantItem(msgspec.Struct, frozen=True):
+class AssistantItem(msgspec.Struct, frozen=True, omit_defaults=True):
     """One answer of the model.
 
     `epoch` and `model` (`provider/model`) say where opaque reasoning is at home; `epoch` is 0 where
-    that is nowhere any more, since a compaction took away what stood before it.
+    that is nowhere any more, since a compaction took away what stood before it. `response` is the
+    provider's id of it, empty where no request names it.
     """
 
     seq: int
@@ -54,6 +55,7 @@ class AssistantItem(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     epoch: int
     model: str
+    response: str = ""
 
 
 class ResultItem(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.anthropic_stream import THINKING, MessagesDecoder
 from perdure.models.calls import IdRule, tool_name
+from perdure.models.diagnosis import asks, question
 from perdure.models.encoding import as_object, canonical, encode, is_object
 from perdure.models.head import keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
@@ -114,7 +116,8 @@ class Anthropic:
 
     def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
         """Begin the lowering of an epoch."""
-        return HistoryLowering(MessagesDialect(frame, shape), frame, shape.form)
+        ending = partial(question, frame) if asks(shape) else None
+        return HistoryLowering(MessagesDialect(frame, shape), frame, shape.form, ending)
 
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.history.content import Part, Reasoning, StopReason, Text, ToolCall, Usage
 from perdure.models.decoding import arguments_text, conclude, reasoning_piece, text_piece
+from perdure.models.diagnosis import answer_id, anthropic_reason
 from perdure.models.encoding import as_array, as_count, as_object, as_text, parse_object
 from perdure.models.failures import Peer, Report, failure, report
 from perdure.models.sse import ServerEvent
@@ -79,6 +82,8 @@ class MessagesDecoder:
         self._stop = ""
         self._why = ""
         self._usage: dict[str, Any] = {}
+        self._id = ""
+        self._miss = ""
         self._begun = False
         self._over = False
 
@@ -120,7 +125,8 @@ class MessagesDecoder:
         ):
             words = "the model's context window was full before it could answer"
             raise failure(self._peer, Report(None, "request_too_large", words))
-        return conclude(self._peer, parts, stop, self._counted(), self._why)
+        answer = conclude(self._peer, parts, stop, self._counted(), self._why)
+        return replace(answer, cache_miss=self._peer.quote(self._miss), response=self._id)
 
     def _event(self, kind: str, data: dict[str, Any]) -> list[Piece]:
         match kind:
@@ -145,7 +151,10 @@ class MessagesDecoder:
             raise self._peer.broken("it began a second message")
         self._begun = True
         self.progress += 1
-        self._usage = as_object(as_object(data.get("message")).get("usage"))
+        message = as_object(data.get("message"))
+        self._usage = as_object(message.get("usage"))
+        self._id = answer_id(message.get("id"))
+        self._miss = anthropic_reason(message.get("diagnostics"))
         return []
 
     def _block_start(self, data: dict[str, Any]) -> list[Piece]:
@@ -183,6 +192,7 @@ class MessagesDecoder:
         self._stop = stop or self._stop
         details = as_object(delta.get("stop_details"))
         self._why = as_text(details.get("explanation")) or self._why
+        self._miss = anthropic_reason(delta.get("diagnostics")) or self._miss
         counted = as_object(data.get("usage"))
         self._usage = self._usage | {
             name: value for name, value in counted.items() if value is not None

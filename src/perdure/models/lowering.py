@@ -88,13 +88,22 @@ class Dialect(Protocol):
 class HistoryLowering:
     """Lower one epoch's history for one model; `types.Lowering` is the contract.
 
-    `form` is how System Messages go out that no answer has bound.
+    `form` is how System Messages go out that no answer has bound. `ending` writes the end of a
+    body from the items in it, where it says more than that the list of messages is over; no
+    provider keys its cache by what stands there.
     """
 
-    def __init__(self, dialect: Dialect, frame: Frame, form: Form) -> None:
+    def __init__(
+        self,
+        dialect: Dialect,
+        frame: Frame,
+        form: Form,
+        ending: Callable[[Sequence[Item]], bytes] | None = None,
+    ) -> None:
         self._dialect = dialect
         self._frame = frame
         self._form: Form = form
+        self._ending = ending
         self._begin()
 
     def request(
@@ -116,7 +125,7 @@ class HistoryLowering:
         free: list[Form] = [form for _, form in self._free]
         free.extend(form for at, form in forms if _is_free(behind[at]))
         return Request(
-            write=self._writer(tail),
+            write=self._writer(tail, self._ending(items) if self._ending else b"]}"),
             blocks=blocks,
             digest=digest,
             prefix=prefix,
@@ -232,7 +241,7 @@ class HistoryLowering:
                 return WRAPPED_LATER.format(_NOUNS.get(type(behind[cut]), "another turn"))
         return HISTORY_CHANGED
 
-    def _writer(self, tail: Page) -> Callable[[], bytes]:
+    def _writer(self, tail: Page, ending: bytes) -> Callable[[], bytes]:
         """Return what joins the kept bytes with the new ones and puts the markers in."""
         settled, head, marker = self._page, self._dialect.head, self._dialect.marker
         kept = {0 if tail.anchor else settled.anchor, 0 if tail.end else settled.end}
@@ -251,7 +260,7 @@ class HistoryLowering:
                     marked = sorted(places - {0}) if marker else []
                     pieces += _marked(page.data, end, marked, marker)
                     comma = b","
-            return b"".join([*pieces, b"]}"])
+            return b"".join([*pieces, ending])
 
         return write
 

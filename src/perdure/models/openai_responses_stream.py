@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from perdure.history.content import Part, Reasoning, StopReason, Text, ToolCall, Usage
 from perdure.models.decoding import arguments_text, conclude, reasoning_piece, text_piece
+from perdure.models.diagnosis import openai_reason
 from perdure.models.encoding import as_array, as_count, as_object, as_text, parse_object
 from perdure.models.failures import Peer, failure, report
 from perdure.models.sse import ServerEvent
@@ -168,7 +171,8 @@ class ResponsesDecoder:
             raise self._peer.cut()
         found = sorted(self._items, key=lambda item: item.index)
         parts = [part for item in found if (part := item.part()) is not None]
-        return conclude(self._peer, parts, self._stop(), _usage(self._response))
+        answer = conclude(self._peer, parts, self._stop(), _usage(self._response))
+        return replace(answer, cache_miss=self._peer.quote(openai_reason(self._response)))
 
     def _count(self, number: object) -> None:
         """Notice events that come twice or too late; some servers give every event a zero."""

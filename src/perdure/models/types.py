@@ -63,11 +63,17 @@ class ReasoningPiece(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer: the last thing that a stream yields."""
+    """A whole answer: the last thing that a stream yields.
+
+    `cache_miss` is the provider's own reason for a missed prompt cache, `response` its id of the
+    answer where a later request may name it; both are empty where it gave none.
+    """
 
     parts: tuple[Part, ...]
     stop: StopReason
     usage: Usage
+    cache_miss: str = ""
+    response: str = ""
 
 
 Piece = TextPiece | ReasoningPiece | Answer

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.errors import ContextOverflow, ProviderError
 from perdure.history.content import ToolCall
 from perdure.history.events import AssistantMessage, StepFinished, StepOutcome
+from perdure.models.diagnosis import asks
 from perdure.models.types import Answer
 from perdure.session.attempts import Attempts, failure_of
 from perdure.session.boundary import Crossed
@@ -100,5 +101,11 @@ class Step:
 
     def _message(self, answer: Answer) -> AssistantMessage:
         return AssistantMessage(
-            self._number, answer.parts, answer.stop, answer.usage, self._attempts.number
+            self._number,
+            answer.parts,
+            answer.stop,
+            answer.usage,
+            self._attempts.number,
+            answer.cache_miss,
+            answer.response if asks(self._crossed.started.request) else "",
         )
