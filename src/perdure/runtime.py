@@ -75,7 +75,7 @@ class Runtime:
         providers: Mapping[str, ProviderConfig | Mapping[str, Any]] | None = None,
         ask: Ask | None = None,
         allow_all: bool = False,
-        titles: bool | None = None,
+        titles: bool = False,
         clock: Clock | None = None,
         ids: Ids | None = None,
         environ: Mapping[str, str] | None = None,
@@ -114,7 +114,7 @@ class Runtime:
                 plugins=registry,
                 servers=servers,
                 allow_all=allow_all,
-                titles=bool(titles),
+                titles=titles,
             )
             equipment = Equipment(
                 store=opened,

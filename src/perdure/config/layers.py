@@ -51,6 +51,7 @@ _PROVIDER = table(
         "connect_timeout": values.seconds,
         "silence_timeout": values.seconds,
         "attempt_timeout": values.seconds,
+        "cache_diagnostics": values.flag,
         "models": each(values.model_name, _MODEL),
     }
 )
@@ -71,6 +72,7 @@ _FIELDS: Mapping[str, Reader] = {
     "timezone": values.timezone,
     "step_limit": values.count,
     "on_move": values.one_of(*get_args(OnMove)),
+    "titles": values.flag,
     "providers": each(values.provider_name, _PROVIDER),
     "permissions": each(values.tool_pattern, values.rules),
     "instructions": table({"project": values.flag, "claude_md": values.flag}),
@@ -82,7 +84,7 @@ _NEEDED = {
     "protocol": f"one of {', '.join(_PROTOCOLS)}",
     "base_url": "the http or https address where it answers",
 }
-_HARMLESS = frozenset({"model", "timezone", "instructions"})
+_HARMLESS = frozenset({"model", "timezone", "titles", "instructions"})
 """The keys that a project may set before it is trusted: they redirect no key and run nothing."""
 
 
@@ -141,6 +143,7 @@ def combine(layers: Sequence[Layer]) -> Config:
         timezone=merged.get("timezone"),
         step_limit=merged.get("step_limit", 100),
         on_move=merged.get("on_move", "epoch"),
+        titles=merged.get("titles"),
         providers=_providers(merged.get("providers", {}), origins),
         permissions=tuple(rule for each_layer in layers for rule in _rules(each_layer)),
         instructions=InstructionOptions(**merged.get("instructions", {})),
@@ -196,6 +199,9 @@ def _provider(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -> 
     for needed, meaning in _NEEDED.items():
         if needed not in settings:
             raise _at(here, origins).error(f"needs {needed}: {meaning}")
+    if settings.get("cache_diagnostics") and settings["protocol"] != "anthropic":
+        only = 'is known to the protocol "anthropic" alone; remove it'
+        raise _at((*here, "cache_diagnostics"), origins).error(only)
     return ProviderConfig(**settings)
 
 

@@ -65,7 +65,8 @@ class ProviderConfig(msgspec.Struct, frozen=True):
 
     `api_key_env` names the environment variable that holds the key; None sends no key. Timeouts
     are seconds: to connect, without a word of the answer, and for one Attempt in all. `models` are
-    settings by model name; a model that is not listed can still be used.
+    settings by model name; a model that is not listed can still be used. `cache_diagnostics` asks
+    Anthropic's own API why it missed its prompt cache; no other protocol knows that.
     """
 
     protocol: ProtocolName
@@ -76,6 +77,7 @@ class ProviderConfig(msgspec.Struct, frozen=True):
     silence_timeout: float = 120.0
     attempt_timeout: float = 3600.0
     models: Mapping[str, ModelConfig] = {}
+    cache_diagnostics: bool = False
 
     def __repr__(self) -> str:
         # Headers may carry credentials, so only the address is shown.
@@ -150,7 +152,8 @@ class Config(msgspec.Struct, frozen=True):
 
     `model` is `provider/model`, None where nobody chose. `timezone` is an IANA name, None for the
     host's own. `permissions` are in order: of those that fit, the last counts. `step_limit` bounds
-    the Steps of one Prompt. `origins` tells the file that each key came from, by dotted key;
+    the Steps of one Prompt. `titles` tells whether models write titles for sessions, None where
+    nobody chose. `origins` tells the file that each key came from, by dotted key;
     `ignored` what did not count.
     """
 
@@ -158,6 +161,7 @@ class Config(msgspec.Struct, frozen=True):
     timezone: str | None = None
     step_limit: int = 100
     on_move: OnMove = "epoch"
+    titles: bool | None = None
     providers: Mapping[str, ProviderConfig] = {}
     permissions: tuple[Rule, ...] = ()
     instructions: InstructionOptions = InstructionOptions()

@@ -302,6 +302,7 @@ def _created(state: SessionState, event: ev.SessionCreated) -> None:
     state.marker = event.marker
     state.cache = event.cache or state.session
     state.title = event.title
+    state.named = bool(event.parent)  # a task has the name that it was given
     state.instructions = event.instructions
     state.task = event.call
 

@@ -7,7 +7,6 @@ the last step, and adds one message. Whatever goes wrong, the history stays as i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
 
 import msgspec
 
@@ -26,7 +25,7 @@ from perdure.history.state import Pending, SessionState
 from perdure.models.types import Answer
 from perdure.session.attempts import failure_of
 from perdure.session.log import SessionLog
-from perdure.session.requests import Requests
+from perdure.session.requests import Requests, whole_answer
 from perdure.session.workplace import Target, Workplace
 
 SUMMARIZE = (
@@ -192,7 +191,7 @@ class Compactor:
         body = self._requests.side_request(
             state, last, target.protocol, [NoteItem(0, SUMMARIZE)], shown
         )
-        answer = await _answer(target, body)
+        answer = await whole_answer(target, body)
         kept = state.items[cut].seq if cut < len(state.items) else 0
         return CompactionFinished(_summary(state, answer), kept, answer.usage)
 
@@ -208,18 +207,6 @@ def _since_answer(items: Sequence[Item]) -> Sequence[Item]:
         if isinstance(items[at], AssistantItem):
             return items[at + 1 :]
     return items
-
-
-async def _answer(target: Target, body: bytes) -> Answer:
-    answer: Answer | None = None
-    stream = target.protocol.stream(target.endpoint, target.profile.model, body)
-    async with aclosing(stream) as pieces:
-        async for piece in pieces:
-            if isinstance(piece, Answer):
-                answer = piece
-    if answer is None:
-        raise EmptyAnswer(f"{target.name} gave no summary")
-    return answer
 
 
 def _summary(state: SessionState, answer: Answer) -> str:

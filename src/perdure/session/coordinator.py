@@ -13,6 +13,7 @@ from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
 from perdure.session.log import caught_up
+from perdure.session.titles import Titles
 from perdure.store.contract import Lease, SessionRow
 
 _log = logging.getLogger("perdure.session")
@@ -70,6 +71,7 @@ class Coordinator:
         self._running: dict[str, _Running] = {}
         self._failures: dict[str, PerdureError] = {}
         self._leases: dict[str, Lease] = {}
+        self._titles = Titles(equipment.store, equipment.feed, group)
 
     def wake(self, session: str) -> None:
         """Make sure that what waits in the session is worked on; returns at once."""
@@ -207,7 +209,7 @@ class Coordinator:
         ended = anyio.CancelScope()
         self._group.start_soon(self._listen, running, lease, before, ended, name="listener")
         try:
-            await drain(self._equipment, lease)
+            await drain(self._equipment, lease, self._titles.begin)
         finally:
             ended.cancel()
         del self._leases[session]

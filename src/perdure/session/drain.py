@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import anyio
 import msgspec
 
 from perdure.clock import Clock
 from perdure.errors import LeaseLost, StaleBoundary
+from perdure.history.state import SessionState
 from perdure.session.attempts import Attempts, RetryPolicy
 from perdure.session.boundary import Boundary, Crossed
 from perdure.session.compaction import Compactor, crashed, interrupted
@@ -36,7 +39,11 @@ class Equipment(msgspec.Struct, frozen=True):
     retry: RetryPolicy
 
 
-async def drain(equipment: Equipment, lease: Lease) -> None:
+Begun = Callable[[SessionState, Crossed], None]
+"""What is told that a drain has begun its first step; it returns at once."""
+
+
+async def drain(equipment: Equipment, lease: Lease, begun: Begun) -> None:
     """Work on a session until nothing is left to do, then give up the lease.
 
     Settles first what an earlier drain left open. Cancelling it is an interrupt: what runs is
@@ -49,7 +56,7 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
     try:
         await log.catch_up()
         remembered.state = log.state
-        released = await _Work(equipment, log, Requests(remembered)).run()
+        released = await _Work(equipment, log, Requests(remembered), begun).run()
         equipment.memory.keep(remembered)
     except LeaseLost:
         released = True
@@ -63,9 +70,12 @@ async def drain(equipment: Equipment, lease: Lease) -> None:
 class _Work:
     """The steps of one drain."""
 
-    def __init__(self, equipment: Equipment, log: SessionLog, requests: Requests) -> None:
+    def __init__(
+        self, equipment: Equipment, log: SessionLog, requests: Requests, begun: Begun
+    ) -> None:
         self._equipment = equipment
         self._log = log
+        self._begun = begun
         self._boundary = Boundary(log, equipment.workplaces, equipment.owner, requests)
         self._compactor = Compactor(log, requests)
         self._step: Step | None = None
@@ -103,6 +113,8 @@ class _Work:
         if crossed is None:
             return await self._log.write_last() or None
         equipment, log = self._equipment, self._log
+        if self._step is None:
+            self._begun(log.state, crossed)
         attempts = Attempts(log, equipment.clock, equipment.retry, crossed)
         self._step = Step(log, crossed, attempts, self._compactor, equipment.owner)
         if await self._step.run():

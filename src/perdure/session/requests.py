@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import aclosing
 
+from perdure.errors import BrokenStream, EmptyAnswer
 from perdure.history.events import RequestShape, StepStarted
 from perdure.history.items import Item
 from perdure.history.state import SessionState
-from perdure.models.types import Lowering, Request, WireProtocol
+from perdure.models.types import Answer, Lowering, Request, WireProtocol
 from perdure.session.memory import LoweringKey, Remembered
 from perdure.session.workplace import Target
 
@@ -71,3 +73,24 @@ class Requests:
         lowering = kept[1] if kept and kept[0] == key else protocol.lowering(frame, shape)
         self._prepared = (key, lowering)
         return lowering
+
+
+async def whole_answer(target: Target, body: bytes, most: int | None = None) -> Answer:
+    """Return the answer to a request that is no step's, as a whole.
+
+    Stops reading at more than `most` characters of text and reasoning. Raises ProviderError,
+    EmptyAnswer where no answer came.
+    """
+    answer, read = None, 0
+    stream = target.protocol.stream(target.endpoint, target.profile.model, body)
+    async with aclosing(stream) as pieces:
+        async for piece in pieces:
+            if isinstance(piece, Answer):
+                answer = piece
+            else:
+                read += len(piece.text)
+            if most is not None and read > most:
+                raise BrokenStream(f"{target.name} wrote more than {most} characters")
+    if answer is None:
+        raise EmptyAnswer(f"{target.name} gave no answer")
+    return answer

@@ -64,7 +64,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     `config` is what the embedding program gave, or None to read the files and the environment for
     each directory. `providers` come on top of the configured ones, `sources` and `tools` on top of
     the built-in ones. `outputs` is the directory for complete outputs, with one directory a
-    session.
+    session. `titles` is whether models write titles where the configuration does not say.
     """
 
     config: Config | Mapping[str, Any] | None
@@ -79,6 +79,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     plugins: Registry
     servers: Servers
     allow_all: bool = False
+    titles: bool = False
 
 
 class Workplace:
@@ -99,6 +100,7 @@ class Workplace:
         self.config = config
         self.ask = around.ask
         self.allows_all = around.allow_all
+        self.titles = around.titles if config.titles is None else config.titles
         self.models = models
         self._skills = SkillCatalog(location, user_skills(around.env))
         self._tools = tools
