@@ -10,11 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from perdure.config.load import from_mapping
+from perdure.config.schema import Config, ProviderConfig
+from perdure.errors import ConfigurationError
 from perdure.history.events import AssistantMessage, decode
 from perdure.history.items import AssistantItem, Item
 from perdure.models.anthropic_stream import MessagesDecoder
+from perdure.models.catalog import Overrides, profile
 from perdure.models.diagnosis import answer_id, anthropic_reason, openai_reason
 from perdure.models.openai_responses_stream import ResponsesDecoder
+from perdure.models.resolve import Models
 from perdure.models.types import Answer
 from tests.models.lowered import answer, body, lowering, prompt, told
 from tests.models.streams import (
@@ -32,10 +37,13 @@ from tests.models.streams import (
 
 ASKING = {"wire": {"cache_diagnostics": True}}
 
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
-    max_leaves=6,
+
+def _larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner)
+
+
+ANYTHING: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20), _larger, max_leaves=6
 )
 
 
@@ -126,7 +134,11 @@ def test_what_openai_says_of_its_cache_becomes_one_line(members: Any, words: str
     assert responses(**members).cache_miss == words
 
 
-@pytest.mark.parametrize("say", [anthropic, lambda d: responses(prompt_cache_diagnostics=d)])
+def cache_of_responses(diagnostics: Any) -> Answer:
+    return responses(prompt_cache_diagnostics=diagnostics)
+
+
+@pytest.mark.parametrize("say", [anthropic, cache_of_responses])
 def test_a_reason_is_shortened_and_holds_neither_keys_nor_line_ends(say: Any) -> None:
     hostile = "secret-key\n\x1b[2J" + "x" * 100_000
     diagnostics = {"type": hostile, **missed(hostile)}
@@ -199,6 +211,25 @@ def test_every_request_that_asks_begins_with_the_one_before_up_to_what_it_asks()
     second = conversation.request(items, previous=(first.blocks, first.digest))
     assert second.prefix is True
     assert body(second)["messages"][:1] == body(first)["messages"]
+
+
+def test_a_provider_that_is_configured_so_is_asked() -> None:
+    given = ProviderConfig("anthropic", "http://127.0.0.1:1", cache_diagnostics=True)
+    selected = Models(Config(providers={"here": given}), {}).select("here/m")
+    assert selected.profile.parameters == ASKING
+
+
+def test_whoever_writes_the_question_into_the_parameters_is_told_not_to() -> None:
+    given = Overrides(parameters={"diagnostics": {"previous_message_id": None}})
+    with pytest.raises(ConfigurationError, match="diagnostics is set by Perdure itself"):
+        profile("here", "m", "http://127.0.0.1:1", "anthropic", given)
+
+
+def test_only_a_provider_that_speaks_anthropic_can_be_asked() -> None:
+    local = {"protocol": "openai-chat", "base_url": "http://127.0.0.1:1"}
+    content = {"providers": {"local": {**local, "cache_diagnostics": True}}}
+    with pytest.raises(ConfigurationError, match=r"local\.cache_diagnostics .*anthropic"):
+        from_mapping(content, env={})
 
 
 @pytest.mark.parametrize("protocol", ["openai-chat", "openai-responses", "gemini"])

@@ -115,6 +115,7 @@ _CONVENTIONS: Mapping[str, type[Conventions]] = {
 }
 
 _OWN: Mapping[str, frozenset[str]] = {
+    "anthropic": frozenset({"diagnostics"}),
     "openai-responses": STATELESS,
     "gemini": OWN_MEMBERS,
 }

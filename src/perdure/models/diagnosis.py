@@ -7,33 +7,33 @@ diagnosis is worth nothing that a failed step would cost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, Item
 from perdure.models.encoding import as_array, as_count, as_object, as_text, encode
-from perdure.models.head import WIRE, Conventions
+from perdure.models.head import WIRE
 
 _ITEMS = 1000
 _KINDS = 8
 _LONGEST_ID = 128
 
 
-class MessagesWire(Conventions, frozen=True, forbid_unknown_fields=True):
-    """What Anthropic's API is asked beside the answer, given as the parameter `wire`.
+_ASKS = "cache_diagnostics"
+"""The convention, among the parameters of a shape, that a request asks for the reason."""
 
-    `cache_diagnostics` asks why the prompt cache was missed, by naming the answer before.
-    """
 
-    cache_diagnostics: bool = False
+def asking(parameters: Mapping[str, object]) -> dict[str, object]:
+    """Return the parameters of requests that ask why the prompt cache was missed."""
+    return {**parameters, WIRE: {**as_object(parameters.get(WIRE)), _ASKS: True}}
 
 
 def asks(shape: RequestShape) -> bool:
-    """Tell whether a request asks for the reason of a missed cache."""
+    """Tell whether a request asks why the prompt cache was missed: only Anthropic's can."""
     wire = as_object(shape.parameters.get(WIRE))
-    return shape.protocol == "anthropic" and wire.get("cache_diagnostics") is True
+    return shape.protocol == "anthropic" and wire.get(_ASKS) is True
 
 
 def question(frame: Frame, items: Sequence[Item]) -> bytes:

@@ -14,6 +14,7 @@ from perdure.config.known import KNOWN
 from perdure.config.schema import Config, ModelConfig, ProviderConfig
 from perdure.errors import NoProvider, UnknownModel, UnknownProvider
 from perdure.models.catalog import Overrides, profile
+from perdure.models.diagnosis import asking
 from perdure.models.discovery import Found, discover
 from perdure.models.prices import Tariff, tariff_of
 from perdure.models.transport import is_loopback
@@ -69,6 +70,23 @@ class Models:
         Raises UnknownProvider, naming the nearest one, UnknownModel where there is no model name,
         and NoProvider where the provider's key is not in the environment.
         """
+        provider, config = self._provider_of(name)
+        return Selected(name, self._endpoint(provider, config), self.profile(name))
+
+    def profile(self, name: str) -> ModelProfile:
+        """Return what is known of `provider/model`; needs no key.
+
+        Raises UnknownProvider and UnknownModel.
+        """
+        provider, config = self._provider_of(name)
+        model = name.partition("/")[2]
+        settings = config.models.get(model)
+        overrides = _overrides(settings) if settings else None
+        known = profile(provider, model, config.base_url, config.protocol, overrides)
+        asks = config.cache_diagnostics
+        return replace(known, parameters=asking(known.parameters)) if asks else known
+
+    def _provider_of(self, name: str) -> tuple[str, ProviderConfig]:
         provider, slash, model = name.partition("/")
         if not (slash and provider and model):
             raise UnknownModel(f"{name!r} names no model; write `provider/model`")
