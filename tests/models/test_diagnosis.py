@@ -49,8 +49,8 @@ ANYTHING: st.SearchStrategy[Any] = st.recursive(
 
 def anthropic(diagnostics: Any, **members: Any) -> Answer:
     """Return the answer of a stream whose message carries these diagnostics."""
-    message = {"id": "msg_1", "usage": {}, "diagnostics": diagnostics, **members}
-    events = [
+    message: dict[str, Any] = {"id": "msg_1", "usage": {}, "diagnostics": diagnostics, **members}
+    events: list[Any] = [
         {"type": "message_start", "message": message},
         block_start(0, "text", text=""),
         block_delta(0, "text_delta", text="Hi"),
