@@ -93,13 +93,7 @@ class Models:
         config = self._providers.get(provider)
         if config is None:
             raise UnknownProvider(self._unknown(provider))
-        settings = config.models.get(model)
-        overrides = _overrides(settings) if settings else None
-        return Selected(
-            name,
-            self._endpoint(provider, config),
-            profile(provider, model, config.base_url, config.protocol, overrides),
-        )
+        return provider, config
 
     def tariff(
         self, name: str, when: datetime, parameters: Mapping[str, Any] | None = None
