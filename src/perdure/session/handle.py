@@ -13,11 +13,12 @@ import msgspec
 from perdure.clock import Ids
 from perdure.config.location import find_project
 from perdure.context.compare import same
-from perdure.errors import PromptConflict, UsageError
+from perdure.errors import PerdureError, PromptConflict, UsageError
 from perdure.exchange import exported, write_export
 from perdure.history import events as ev
 from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
+from perdure.models.resolve import Models
 from perdure.session.attempts import error_of
 from perdure.session.changes import Changes, delivery_of, unicode_text, whole_number
 from perdure.session.coordinator import Coordinator
@@ -27,6 +28,7 @@ from perdure.session.inbox import PendingPrompt, pending_prompts
 from perdure.session.reading import AnyRecord, EventReader
 from perdure.session.replay import request_body
 from perdure.session.revert import revert
+from perdure.session.spending import PrefixPrice, Spending, prefix_price, spending_of
 from perdure.session.transcript import transcript
 from perdure.session.view import ContextView, view_context, view_told
 from perdure.sources import check_entry
@@ -297,6 +299,36 @@ class Session:
         state = fold(self.id, records)
         workplace = await self._equipment.workplaces.at(state.directory)
         return await view_context(self.id, records, workplace)
+
+    async def spending(self) -> Spending:
+        """Return what the session has spent, by the tokens that providers counted.
+
+        A price that the configuration of its Location sets counts before all others; no connection
+        is opened to find one. Where that configuration cannot be read, no price is known.
+        """
+        records = await self._store.events(self.id)
+        models = await self._models((await self.row()).directory)
+        return await anyio.to_thread.run_sync(spending_of, records, models)
+
+    async def prefix_price(
+        self, *, model: str | None = None, compaction: bool = False
+    ) -> PrefixPrice:
+        """Return about what it would cost to break the prefix of the session's requests now.
+
+        With `model`, by a switch to that one; with `compaction`, by a summary; with neither, by
+        anything else that begins a Context Epoch, such as another set of tools. Nothing is changed.
+        """
+        state = await self.state()
+        models, now = await self._models(state.directory), self._equipment.clock.now()
+        look = partial(prefix_price, model=model, compaction=compaction)
+        return await anyio.to_thread.run_sync(look, state, models, now)
+
+    async def _models(self, directory: str) -> Models | None:
+        """Return the models that are configured for a directory; None where that cannot be read."""
+        try:
+            return (await self._equipment.workplaces.at(directory)).models
+        except PerdureError:
+            return None
 
     async def request(self, step: int | None = None) -> bytes:
         """Return the exact request body of a step, by default the last; UsageError if none."""
