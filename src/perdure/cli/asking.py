@@ -23,6 +23,9 @@ _LINES = 40
 
 _LONG = 200
 _ALWAYS: Mapping[str, Literal["call", "tool"]] = {"always": "call", "tool": "tool"}
+CHOICES = "[y/N, always, tool, or a reason]"
+"""What can be answered to a permission question."""
+
 _PATIENCE = 1.0
 """Seconds that a question waits for what the model said before it to be shown."""
 
@@ -31,6 +34,28 @@ def can_ask() -> bool:
     """Say whether somebody sits at standard input and sees standard error."""
     streams = (sys.stdin, sys.stderr)
     return all(stream is not None and stream.isatty() for stream in streams)
+
+
+class Sight:
+    """What of the answers is on the screen: a question comes after what the model said before."""
+
+    def __init__(self) -> None:
+        self._shown: frozenset[str] = frozenset()
+        self._news = anyio.Event()
+
+    def saw(self, record: AnyRecord) -> None:
+        """Take notice that a record is on the screen."""
+        if isinstance(record.data, AssistantMessage):
+            calls = (part for part in record.data.parts if isinstance(part, ToolCall))
+            self._shown = frozenset(call.id for call in calls)
+            self._news.set()
+
+    async def of(self, call: str) -> None:
+        """Wait until the answer with that call is on the screen, but not for long."""
+        with anyio.move_on_after(_PATIENCE):
+            while call not in self._shown:
+                self._news = anyio.Event()
+                await self._news.wait()
 
 
 class Asker:
@@ -42,28 +67,17 @@ class Asker:
     def __init__(self, terminal: Terminal, turn: anyio.Lock) -> None:
         self._terminal = terminal
         self._turn = turn
-        self._shown: frozenset[str] = frozenset()
-        self._news = anyio.Event()
-
-    def saw(self, record: AnyRecord) -> None:
-        """Take notice that a record is on the screen."""
-        if isinstance(record.data, AssistantMessage):
-            calls = (part for part in record.data.parts if isinstance(part, ToolCall))
-            self._shown = frozenset(call.id for call in calls)
-            self._news.set()
+        self._sight = Sight()
+        self.saw = self._sight.saw
 
     async def __call__(self, request: PermissionRequest) -> PermissionAnswer:
         """Put the question and wait for the answer; cancelling it leaves it unanswered."""
-        with anyio.move_on_after(_PATIENCE):
-            while request.call not in self._shown:
-                self._news = anyio.Event()
-                await self._news.wait()
+        await self._sight.of(request.call)
         async with self._turn:
-            text = f"Allow {request.summary}? [y/N, always, tool, or a reason]"
             # What was typed before the question was on the screen is no answer to it.
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-            with self._terminal.question(_details(request), text):
-                return _answer(await _read_line())
+            with self._terminal.question(details(request), f"{asked(request)} {CHOICES}"):
+                return answer_of(await _read_line())
 
 
 async def _read_line() -> str:
@@ -73,7 +87,13 @@ async def _read_line() -> str:
     return os.read(descriptor, 4096).decode("utf-8", "replace")
 
 
-def _answer(line: str) -> PermissionAnswer:
+def asked(request: PermissionRequest) -> str:
+    """Return the question in one line."""
+    return f"Allow {request.summary}?"
+
+
+def answer_of(line: str) -> PermissionAnswer:
+    """Return the answer that a typed line is; an empty one declines."""
     word = line.strip()
     if word.lower() in {"y", "yes"}:
         return PermissionAnswer(allowed=True)
@@ -82,7 +102,7 @@ def _answer(line: str) -> PermissionAnswer:
     return PermissionAnswer(allowed=False, reason="" if word.lower() in {"n", "no"} else word)
 
 
-def _details(request: PermissionRequest) -> list[str]:
+def details(request: PermissionRequest) -> list[str]:
     """Return what the one line of the question leaves out."""
     match request.tool, request.arguments:
         case "shell", {"command": str(command)}:

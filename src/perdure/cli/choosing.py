@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from perdure.cli.terminal import Terminal
+from perdure.cli.terminal import Warned
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
 from perdure.errors import DirectoryNotFound, SessionNotFound
@@ -27,7 +27,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     directory: str | None
 
 
-async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Terminal) -> Session:
+async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Warned) -> Session:
     """Return the session that the choice means, begun or switched to another model where needed.
 
     Warns of what does not count: keys of a project that is not trusted, a directory that an
@@ -74,7 +74,7 @@ def _same(directory: str, other: str) -> bool:
     return str(find_project(directory).directory) == other
 
 
-def _warn_of_ignored(directory: str, terminal: Terminal) -> None:
+def _warn_of_ignored(directory: str, terminal: Warned) -> None:
     ignored = load(directory, os.environ).ignored
     for file in dict.fromkeys(each.file for each in ignored):
         keys = ", ".join(each.key for each in ignored if each.file == file)

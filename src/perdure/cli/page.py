@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from io import StringIO
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 Style = Literal["", "strong", "dim", "good", "warn", "bad"]
 """What a piece of text is, never how it looks."""
+
+_PADDING = re.compile(r" +\n")
 
 _LOOKS: dict[Style, str] = {
     "": "",
@@ -128,7 +131,8 @@ def _laid_out(blocks: Iterable[Block], styled: bool) -> str:
     )
     for block in blocks:
         _print(console, block)
-    return page.getvalue()
+    # Spaces up to the edge would wrap when the terminal becomes narrower, and be copied.
+    return _PADDING.sub("\n", page.getvalue())
 
 
 def _print(console: Console, block: Block) -> None:
@@ -152,10 +156,15 @@ def _text(words: Iterable[Words]) -> RenderableType:
 
 
 def _markdown(text: str) -> RenderableType:
+    from markdown_it import MarkdownIt
     from rich.markdown import Markdown as Rendered
 
     # A link is shown with its address, so that its words cannot say another one.
-    return Rendered(visible(text), hyperlinks=False)
+    rendered = Rendered(visible(text), hyperlinks=False)
+    # HTML and definitions of links would be left out of the page; as text they are seen.
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    rendered.parsed = parser.disable("reference").parse(rendered.markup)
+    return rendered
 
 
 def _grid(block: Table) -> RenderableType:

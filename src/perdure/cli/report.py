@@ -23,6 +23,40 @@ _HEAD = 3
 """Lines of a result that are shown, beside the last one."""
 
 
+SUMMARY = "a summary of the older history"
+"""What a compaction lets people wait for."""
+
+
+def remark(event: ev.Event) -> str:
+    """Return one line for what happened beside the answer; empty where it says nothing."""
+    match event:
+        case ev.EpochStarted() if event.epoch > 1:
+            return f"new context epoch: {', '.join(event.reasons)}"
+        case ev.SystemMessage():
+            return f"told the model what changed: {', '.join(event.changed)}"
+        case ev.Note():
+            return event.text
+        case ev.CompactionFinished():
+            return "a summary took the place of the older history"
+        case _:
+            return ""
+
+
+def not_compacted(event: ev.CompactionFailed) -> str:
+    """Return one line for a compaction that came to nothing."""
+    return f"the older history was not summarized: {event.failure.message}"
+
+
+def again(event: ev.AttemptFailed) -> str:
+    """Return when the next Attempt comes."""
+    return f"attempt {event.attempt + 1} in {event.wait or 0:.1f} s"
+
+
+def broken_off(event: ev.AttemptFailed) -> str:
+    """Return one line for a failed Attempt that is followed by another one."""
+    return f"{event.failure.message.removesuffix('; try again')}; {again(event)}"
+
+
 class Reporter(Protocol):
     """Shows the records of one prompt, in order."""
 
@@ -58,11 +92,11 @@ class TextReporter:
         self._latest = ""
         self._show: dict[type, Callable[..., None]] = {
             ev.StepStarted: self._step_started,
-            ev.EpochStarted: self._epoch_started,
-            ev.SystemMessage: self._told,
-            ev.Note: self._note,
+            ev.EpochStarted: self._remark,
+            ev.SystemMessage: self._remark,
+            ev.Note: self._remark,
             ev.CompactionStarted: self._compacting,
-            ev.CompactionFinished: self._compacted,
+            ev.CompactionFinished: self._remark,
             ev.CompactionFailed: self._not_compacted,
             ev.TextDelta: self._text,
             ev.ReasoningDelta: self._thinking,
@@ -83,24 +117,15 @@ class TextReporter:
     def _step_started(self, event: ev.StepStarted) -> None:
         self._terminal.wait_for(event.model)
 
-    def _epoch_started(self, event: ev.EpochStarted) -> None:
-        if event.epoch > 1:
-            self._terminal.note(f"new context epoch: {', '.join(event.reasons)}")
-
-    def _told(self, event: ev.SystemMessage) -> None:
-        self._terminal.note(f"told the model what changed: {', '.join(event.changed)}")
-
-    def _note(self, event: ev.Note) -> None:
-        self._terminal.note(event.text)
+    def _remark(self, event: ev.Event) -> None:
+        if words := remark(event):
+            self._terminal.note(words)
 
     def _compacting(self, _: ev.CompactionStarted) -> None:
-        self._terminal.wait_for("a summary of the older history")
-
-    def _compacted(self, _: ev.CompactionFinished) -> None:
-        self._terminal.note("a summary took the place of the older history")
+        self._terminal.wait_for(SUMMARY)
 
     def _not_compacted(self, event: ev.CompactionFailed) -> None:
-        self._terminal.warn(f"the older history was not summarized: {event.failure.message}")
+        self._terminal.warn(not_compacted(event))
 
     def _text(self, event: ev.TextDelta) -> None:
         if self._out.is_terminal:
@@ -113,10 +138,8 @@ class TextReporter:
     def _attempt_failed(self, event: ev.AttemptFailed) -> None:
         self._streamed = ""
         if event.wait is not None:
-            again = f"attempt {event.attempt + 1} in {event.wait:.1f} s"
-            reason = event.failure.message.removesuffix("; try again")
-            self._terminal.warn(f"{reason}; {again}")
-            self._terminal.wait_for(again)
+            self._terminal.warn(broken_off(event))
+            self._terminal.wait_for(again(event))
 
     def _answered(self, event: ev.AssistantMessage) -> None:
         text = "".join(part.text for part in event.parts if isinstance(part, Text))

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 import anyio
 
@@ -150,10 +151,18 @@ async def waiting_for(what: str) -> AsyncGenerator[None]:
         group.cancel_scope.cancel()
 
 
+class Warned(Protocol):
+    """Whatever shows warnings."""
+
+    def warn(self, text: str) -> None:
+        """Show what went wrong and does not end the work."""
+        ...
+
+
 class Warnings(logging.Handler):
     """Shows the warnings of Perdure's parts on a terminal while its context is open."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Warned) -> None:
         super().__init__(logging.WARNING)
         self._terminal = terminal
         self._logger = logging.getLogger("perdure")
