@@ -48,6 +48,7 @@ def test_only_what_changes_something_is_asked_by_default() -> None:
         "glob",
         "grep",
         "fetch",
+        "task",
         "todo",
     }
 

@@ -32,6 +32,7 @@ def test_the_built_in_tools_have_the_names_and_parameters_that_are_documented() 
         "edit": ("path", "old", "new", "all"),
         "apply_patch": ("patch",),
         "fetch": ("url", "timeout"),
+        "task": ("description", "prompt"),
         "todo": ("items",),
         "glob": ("pattern", "path"),
         "grep": ("pattern", "path", "include"),
@@ -51,6 +52,7 @@ def test_what_a_built_in_tool_needs_is_marked_as_required() -> None:
         "edit": ["path", "old", "new"],
         "apply_patch": ["patch"],
         "fetch": ["url"],
+        "task": ["description", "prompt"],
         "todo": ["items"],
         "glob": ["pattern"],
         "grep": ["pattern"],
@@ -71,12 +73,13 @@ def test_every_parameter_of_a_built_in_tool_is_described() -> None:
     assert silent == []
 
 
-def test_only_tools_that_change_nothing_promise_to_be_idempotent() -> None:
+def test_only_tools_that_do_nothing_twice_promise_to_be_idempotent() -> None:
     assert {tool.name for tool in builtin_tools() if tool.idempotent} == {
         "glob",
         "grep",
         "list",
         "read",
+        "task",
         "todo",
     }
 
@@ -92,6 +95,16 @@ def test_a_tool_is_found_by_its_name_only() -> None:
     assert found is not None
     assert found.name == "b"
     assert tools.find("B") is None
+
+
+def test_a_set_without_a_tool_leaves_the_first_as_it_was() -> None:
+    first = ToolSet(map(tool, ["a", "b", "c"]))
+    second = first.without("b")
+    assert [each.name for each in first.definitions()] == ["a", "b", "c"]
+    assert [each.name for each in second.definitions()] == ["a", "c"]
+    assert [each.name for each in second] == ["a", "c"]
+    assert second.find("b") is None
+    assert second.without("b") is second
 
 
 def test_a_larger_set_leaves_the_first_as_it_was() -> None:

@@ -19,6 +19,7 @@ from perdure.history.events import (
     ToolStarted,
 )
 from perdure.history.state import Call, OpenStep
+from perdure.session.delegation import Delegation
 from perdure.session.gate import Gate
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
@@ -35,11 +36,19 @@ STEP_LIMIT = Settled("not_run", "not run: the step limit of this prompt is reach
 class Calls:
     """Runs the calls of one step at one Workplace, with the tools of its boundary."""
 
-    def __init__(self, log: SessionLog, workplace: Workplace, tools: ToolSet, step: int) -> None:
+    def __init__(
+        self,
+        log: SessionLog,
+        workplace: Workplace,
+        tools: ToolSet,
+        step: int,
+        delegation: Delegation,
+    ) -> None:
         self._log = log
         self._workplace = workplace
         self._tools = tools
         self._step = step
+        self._delegation = delegation
         self._gate = Gate(log.state.session, workplace)
 
     async def run(self, calls: list[ToolCall]) -> None:
@@ -79,16 +88,18 @@ class Calls:
 
     def _context(self, call: ToolCall) -> ToolContext:
         session, place = self._log.state.session, self._workplace
+        progress = partial(self._show, call.id)
         return ToolContext(
             session=session,
             call=call.id,
             directory=place.location.directory,
             project=place.location.project,
             outputs=place.outputs(session),
-            progress=partial(self._show, call.id),
+            progress=progress,
             idempotency_key=f"{session}:{self._step}:{call.id}",
             allowed=place.config.tools.allowed_paths,
             hosts=place.config.tools.allowed_hosts,
+            delegate=self._delegation.of_call(self._log.state, place.location, call.id, progress),
         )
 
     def _show(self, call: str, text: str) -> None:

@@ -9,6 +9,7 @@ from anyio.abc import TaskGroup
 
 from perdure.errors import LeaseLost, PerdureError
 from perdure.history.state import SessionState, fold
+from perdure.session.delegation import Delegation
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
@@ -72,6 +73,7 @@ class Coordinator:
         self._failures: dict[str, PerdureError] = {}
         self._leases: dict[str, Lease] = {}
         self._titles = Titles(equipment.store, equipment.feed, group)
+        self._delegation = Delegation(equipment.store, equipment.feed, self)
 
     def wake(self, session: str) -> None:
         """Make sure that what waits in the session is worked on; returns at once."""
@@ -209,7 +211,7 @@ class Coordinator:
         ended = anyio.CancelScope()
         self._group.start_soon(self._listen, running, lease, before, ended, name="listener")
         try:
-            await drain(self._equipment, lease, self._titles.begin)
+            await drain(self._equipment, lease, self._titles.begin, self._delegation)
         finally:
             ended.cancel()
         del self._leases[session]

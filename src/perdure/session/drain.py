@@ -13,6 +13,7 @@ from perdure.history.state import SessionState
 from perdure.session.attempts import Attempts, RetryPolicy
 from perdure.session.boundary import Boundary, Crossed
 from perdure.session.compaction import Compactor, crashed, interrupted
+from perdure.session.delegation import Delegation
 from perdure.session.feed import Feed
 from perdure.session.inbox import choose
 from perdure.session.log import SessionLog
@@ -43,7 +44,7 @@ Begun = Callable[[SessionState, Crossed], None]
 """What is told that a drain has begun its first step; it returns at once."""
 
 
-async def drain(equipment: Equipment, lease: Lease, begun: Begun) -> None:
+async def drain(equipment: Equipment, lease: Lease, begun: Begun, delegation: Delegation) -> None:
     """Work on a session until nothing is left to do, then give up the lease.
 
     Settles first what an earlier drain left open. Cancelling it is an interrupt: what runs is
@@ -56,7 +57,7 @@ async def drain(equipment: Equipment, lease: Lease, begun: Begun) -> None:
     try:
         await log.catch_up()
         remembered.state = log.state
-        released = await _Work(equipment, log, Requests(remembered), begun).run()
+        released = await _Work(equipment, log, Requests(remembered), begun, delegation).run()
         equipment.memory.keep(remembered)
     except LeaseLost:
         released = True
@@ -71,11 +72,17 @@ class _Work:
     """The steps of one drain."""
 
     def __init__(
-        self, equipment: Equipment, log: SessionLog, requests: Requests, begun: Begun
+        self,
+        equipment: Equipment,
+        log: SessionLog,
+        requests: Requests,
+        begun: Begun,
+        delegation: Delegation,
     ) -> None:
         self._equipment = equipment
         self._log = log
         self._begun = begun
+        self._delegation = delegation
         self._boundary = Boundary(log, equipment.workplaces, equipment.owner, requests)
         self._compactor = Compactor(log, requests)
         self._step: Step | None = None
@@ -116,7 +123,9 @@ class _Work:
         if self._step is None:
             self._begun(log.state, crossed)
         attempts = Attempts(log, equipment.clock, equipment.retry, crossed)
-        self._step = Step(log, crossed, attempts, self._compactor, equipment.owner)
+        self._step = Step(
+            log, crossed, attempts, self._compactor, equipment.owner, self._delegation
+        )
         if await self._step.run():
             return True
         return False if log.state.outcome in {"failed", "declined"} else None
@@ -135,7 +144,7 @@ class _Work:
             workplace = await self._boundary.workplace()
             async with workplace.plugins() as plugins:
                 tools = workplace.tools(self._log.state, plugins, workplace.servers())
-                await recover(self._log, workplace, tools)
+                await recover(self._log, workplace, tools, self._delegation)
 
     async def _settle(self) -> None:
         await self._log.catch_up()

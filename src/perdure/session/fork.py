@@ -131,7 +131,7 @@ class _Rewriting:
         replace = msgspec.structs.replace
         match event := record.data:
             case ev.SessionCreated():
-                return replace(event, cache=event.cache or self._session)
+                return replace(event, cache=event.cache or self._session, parent="")
             case ev.PromptAdmitted():
                 return replace(event, prompt=self._prompts[event.prompt], holder="")
             case ev.PromptDeliveryChanged() | ev.PromptWithdrawn() | ev.PromptPromoted():

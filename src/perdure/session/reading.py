@@ -7,8 +7,8 @@ from contextlib import aclosing
 
 from perdure.history import events as ev
 from perdure.history.content import ToolCall
-from perdure.session.coordinator import Coordinator
 from perdure.session.feed import Feed
+from perdure.session.workers import Workers
 from perdure.store.contract import Store
 
 _LOOK_AGAIN = 0.1
@@ -23,11 +23,11 @@ AnyRecord = ev.Record | ev.LiveRecord
 class EventReader:
     """Reads one session for one caller; closing the iteration ends it."""
 
-    def __init__(self, session: str, store: Store, feed: Feed, coordinator: Coordinator) -> None:
+    def __init__(self, session: str, store: Store, feed: Feed, workers: Workers) -> None:
         self._session = session
         self._store = store
         self._feed = feed
-        self._coordinator = coordinator
+        self._workers = workers
 
     async def follow(self, after: int, *, until_idle: bool) -> AsyncGenerator[AnyRecord]:
         """Yield durable records with a seq above `after`, and live ones as they come.
@@ -40,7 +40,7 @@ class EventReader:
             while True:
                 taken = reader.take()
                 # Whether it is idle is asked before reading: what comes between is then still read.
-                idle = until_idle and not handed and await self._coordinator.is_idle(self._session)
+                idle = until_idle and not handed and await self._workers.is_idle(self._session)
                 records = taken if handed else await self._logged(after)
                 for record in records:
                     if record.seq is not None and record.seq != after + 1:
@@ -49,7 +49,7 @@ class EventReader:
                     yield record
                 if not handed and len(records) == _PAGE:
                     continue
-                busy = self._coordinator.is_busy(self._session)
+                busy = self._workers.is_busy(self._session)
                 if handed and (_lags(taken, after) or (until_idle and not busy)):
                     handed = False
                     continue
@@ -74,7 +74,7 @@ class EventReader:
         return list(await self._store.events(self._session, after=after, limit=_PAGE))
 
     def _raise_failure(self) -> None:
-        failure = self._coordinator.failure(self._session)
+        failure = self._workers.failure(self._session)
         if failure is not None:
             raise failure
 

@@ -12,6 +12,7 @@ from perdure.history.events import RecoveryStarted, StepFinished
 from perdure.history.state import Call, SessionState
 from perdure.session.attempts import failure_of
 from perdure.session.calls import Calls, given_up
+from perdure.session.delegation import Delegation
 from perdure.session.log import SessionLog
 from perdure.session.workplace import Workplace
 from perdure.tools.registry import ToolSet
@@ -24,7 +25,9 @@ _CRASHES = 10
 """Steps in a row that a crash may end; the last of them is settled as failed."""
 
 
-async def recover(log: SessionLog, workplace: Workplace, tools: ToolSet) -> None:
+async def recover(
+    log: SessionLog, workplace: Workplace, tools: ToolSet, delegation: Delegation
+) -> None:
     """Settle the step that an earlier drain left open; do nothing where there is none.
 
     A finished call keeps its result. A call that was started and is not known to have ended is
@@ -46,7 +49,8 @@ async def recover(log: SessionLog, workplace: Workplace, tools: ToolSet) -> None
     if settled := given_up(step, UNKNOWN, but=repeatable):
         await log.write(*settled)
     if repeatable:
-        await Calls(log, workplace, tools, number).run([call.call for call in repeatable])
+        again = Calls(log, workplace, tools, number, delegation)
+        await again.run([call.call for call in repeatable])
     await log.write(StepFinished(number, "crashed"))
 
 

@@ -11,6 +11,7 @@ from perdure.session.attempts import Attempts, failure_of
 from perdure.session.boundary import Crossed
 from perdure.session.calls import STEP_LIMIT, Calls, given_up
 from perdure.session.compaction import Compactor, never_fits
+from perdure.session.delegation import Delegation
 from perdure.session.inbox import waiting
 from perdure.session.log import SessionLog
 from perdure.tools.settle import INTERRUPTED
@@ -26,10 +27,12 @@ class Step:
         attempts: Attempts,
         compactor: Compactor,
         owner: str,
+        delegation: Delegation,
     ) -> None:
         self._log = log
         self._crossed = crossed
         self._owner = owner
+        self._delegation = delegation
         self._number = crossed.started.step
         self._attempts = attempts
         self._compactor = compactor
@@ -79,7 +82,8 @@ class Step:
 
     async def _run_calls(self, answer: Answer, calls: list[ToolCall]) -> None:
         await self._log.write(self._message(answer))
-        runner = Calls(self._log, self._crossed.workplace, self._crossed.tools, self._number)
+        workplace, tools = self._crossed.workplace, self._crossed.tools
+        runner = Calls(self._log, workplace, tools, self._number, self._delegation)
         if self._crossed.last:
             await runner.refuse(calls, STEP_LIMIT)
         else:

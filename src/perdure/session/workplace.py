@@ -35,6 +35,7 @@ from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
 from perdure.tools.registry import ToolSet
 from perdure.tools.shell import shell_program
+from perdure.tools.task import NAME as TASK
 
 _logger = logging.getLogger("perdure.session")
 
@@ -162,16 +163,18 @@ class Workplace:
     ) -> ToolSet:
         """Return the tools of a step with a model, that of the state where none is named.
 
-        Those of a plugin or server that is lost stay as they were told.
+        Those of a plugin or server that is lost stay as they were told. A session that works on a
+        task gives none itself.
         """
+        own = self._tools.without(TASK) if state.task else self._tools
         told = state.epoch.tools if state.epoch else ()
         offered = list(plugins.offer(told))
         if servers.seen:
             due = replacement_due(state, model or state.model, told, on_move=self.config.on_move)
-            taken = {tool.name for tool in (*self._tools, *offered)}
+            taken = {tool.name for tool in (*own, *offered)}
             further = servers.tools(told, renewed=bool(due))
             offered += [tool for tool in further if tool.name not in taken]
-        return self._tools.with_tools(offered) if offered else self._tools
+        return own.with_tools(offered) if offered else own
 
     async def facts(
         self, state: SessionState, plugins: PluginView, servers: ServersView

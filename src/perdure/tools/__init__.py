@@ -19,6 +19,7 @@ from perdure.tools.searching import SECONDS
 from perdure.tools.settle import Settled, settle
 from perdure.tools.shell import shell_tool
 from perdure.tools.skill import skill_tool
+from perdure.tools.task import task_tool
 from perdure.tools.todo import todo_tool
 from perdure.tools.write import write_tool
 
@@ -60,6 +61,7 @@ def builtin_tools(
             apply_patch_tool(locks),
             fetch_tool(),
             todo_tool(),
+            task_tool(),
             shell_tool(limits, frozenset(hidden)),
         )
     )

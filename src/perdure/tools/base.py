@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -14,6 +14,27 @@ from perdure.history.content import ToolDefinition
 Arguments = TypeVar("Arguments")
 
 
+class Delegated(msgspec.Struct, frozen=True):
+    """What came of a task: the id of the session that worked on it, and its last words.
+
+    `problem` says why they are no result, empty where they are one.
+    """
+
+    session: str
+    answer: str
+    problem: str = ""
+
+
+class Delegate(Protocol):
+    """Gives a task to a session of its own and waits for what comes of it.
+
+    A call has one such session: calling again returns what came of the first time. Cancelling it
+    interrupts the session, and returns when that is settled.
+    """
+
+    async def __call__(self, title: str, prompt: str) -> Delegated: ...
+
+
 class ToolContext(msgspec.Struct, frozen=True):
     """What a running call knows of its surroundings.
 
@@ -21,7 +42,8 @@ class ToolContext(msgspec.Struct, frozen=True):
     resolved. `outputs` is the directory for complete outputs of this session; it may not exist
     yet. `progress` shows text live and returns at once. `idempotency_key` is the same for every
     execution of the same call, to pass to the outside world. `allowed` lists further directories
-    that the configuration opens, `hosts` the private hosts.
+    that the configuration opens, `hosts` the private hosts. `delegate` gives a task to a session of
+    its own, None where that is not possible.
     """
 
     session: str
@@ -33,6 +55,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     allowed: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
+    delegate: Delegate | None = None
 
 
 class ToolOutput(msgspec.Struct, frozen=True):

@@ -170,6 +170,8 @@ def _gist(tool: str, arguments: Mapping[str, Any]) -> str:
         case "apply_patch", {"patch": str(patch)}:
             heads = [line[4:] for line in patch.splitlines() if line.startswith("*** ")]
             return "; ".join(line for line in heads if " File: " in line or "Move to" in line)
+        case "task", {"description": str(description)}:
+            return description
         case _:
             return msgspec.json.encode(arguments).decode() if arguments else "no arguments"
 

@@ -40,6 +40,15 @@ class ToolSet:
         """Return a set of these tools and further ones."""
         return ToolSet((*self, *tools))
 
+    def without(self, name: str) -> ToolSet:
+        """Return a set of these tools but one; the same where it is not among them."""
+        if name not in self._tools:
+            return self
+        rest = ToolSet()
+        rest._tools = {each: tool for each, tool in self._tools.items() if each != name}
+        rest._definitions = tuple(each for each in self._definitions if each.name != name)
+        return rest
+
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """Return what the model is told of the tools, sorted by name."""
         return self._definitions
