@@ -194,6 +194,10 @@ async def idempotent(client: Client) -> None:
     await client.ask("again")
 
 
+async def task(client: Client) -> None:
+    await client.ask("delegated")
+
+
 async def inbox(client: Client) -> None:
     await client.ask("busy")
     if await client.store.prompt("steered") is None:
@@ -254,6 +258,7 @@ ACTS: dict[str, Callable[[Client], Awaitable[None]]] = {
         interruption,
         calls,
         idempotent,
+        task,
         inbox,
         switch,
         move,

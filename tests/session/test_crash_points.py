@@ -56,6 +56,7 @@ PROMPTS = {
     "interruption": ("held", "after"),
     "calls": ("calls",),
     "idempotent": ("again",),
+    "task": ("delegated",),
     "inbox": ("busy", "queued", "withdrawn", "steered"),
     "switch": ("one", "two"),
     "move": ("one", "two"),
@@ -64,7 +65,9 @@ PROMPTS = {
     "revert": ("one", "two", "three"),
 }
 """The prompts of each act; those of the inbox are sent while a call runs."""
-ALL_PROMPTS = sorted({prompt for prompts in PROMPTS.values() for prompt in prompts})
+PART = "part"
+"""What the call of the task asks for, in a session of its own."""
+ALL_PROMPTS = sorted({PART, *(prompt for prompts in PROMPTS.values() for prompt in prompts)})
 
 
 SETTLED = {"completed", "crashed", "interrupted"}
@@ -126,13 +129,17 @@ class Model:
         prompt = max(ALL_PROMPTS, key=lambda name: text.rfind(f"PROMPT-{name}."))
         self.asked.append(prompt)
         rest = text[text.rfind(f"PROMPT-{prompt}.") :]
-        if any(words in rest for words in ("is done", "outcome unknown", "not run")):
+        if any(words in rest for words in ("is done", "outcome unknown", "not run", "the task")):
             return say(f"Done with {prompt}.")
         match prompt:
             case "calls":
                 return calls(("effect", {"name": "first"}), ("effect", {"name": "second"}))
             case "again" | "busy":
                 return call(prompt, {"name": prompt})
+            case "delegated":
+                return call("task", {"description": "A part", "prompt": f"PROMPT-{PART}."})
+            case "part":
+                return call("effect", {"name": PART})
             case "held" if self.hangs:
                 return stall(say("One two three four"), after=2)
             case "retried" if self.asked.count(prompt) == 1:
@@ -247,9 +254,9 @@ def _outcomes(records: Iterable[ev.Record]) -> dict[str, str]:
         match record.data:
             case ev.AssistantMessage(parts=parts):
                 for part in parts:
-                    if isinstance(part, ToolCall):
+                    if isinstance(part, ToolCall) and part.name != "task":
                         names[part.id] = msgspec.json.decode(part.arguments)["name"]
-            case ev.ToolSettled(call=id_, outcome=outcome):
+            case ev.ToolSettled(call=id_, outcome=outcome) if id_ in names:
                 outcomes[names[id_]] = outcome
             case _:
                 pass
@@ -307,7 +314,12 @@ def test_a_process_that_dies_at_any_durable_write_loses_and_doubles_nothing(
 
 
 @pytest.mark.parametrize(
-    ("act", "first"), [("calls", "effect second#1:after"), ("idempotent", "effect again#1:before")]
+    ("act", "first"),
+    [
+        ("calls", "effect second#1:after"),
+        ("idempotent", "effect again#1:before"),
+        ("task", "effect part#1:after"),
+    ],
 )
 def test_a_process_that_dies_anywhere_in_its_recovery_loses_and_doubles_nothing(
     staged: Staged, workers: Workers, act: str, first: str
@@ -320,6 +332,31 @@ def test_a_process_that_dies_anywhere_in_its_recovery_loses_and_doubles_nothing(
     with ThreadPoolExecutor(workers.count) as pool:
         found = pool.map(partial(_kill_and_go_on, staged, act, "openai-chat", first), points)
         assert "".join(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("at", "in_task"),
+    [
+        ("create#2:after", "completed"),
+        ("effect part#1:after", "unknown"),
+        ("append:assistant.message+step.finished and release#1:after", "completed"),
+    ],
+)
+def test_a_task_goes_on_after_a_crash_and_its_result_comes_once(
+    staged: Staged, at: str, in_task: str
+) -> None:
+    with staged("task", "openai-chat") as stage:
+        assert stage.play(at) == CRASHED
+        assert stage.play() == 0
+        assert stage.complaints() == []
+        giver, task = sorted(
+            stage.logs(), key=lambda log: of_type(log, ev.SessionCreated)[0].parent
+        )
+        assert _outcomes(task) == {"part": in_task}
+        assert len(of_type(task, ev.PromptPromoted)) == 1
+        (settled,) = of_type(giver, ev.ToolSettled)
+        assert settled.outcome == "completed"
+        assert "the task was session" in settled.output
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

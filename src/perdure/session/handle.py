@@ -341,6 +341,11 @@ class Session:
         """Return the session as listings show it."""
         return await self._store.session(self.id)
 
+    async def children(self) -> list[SessionRow]:
+        """Return the sessions of the tasks that this one gave, oldest first."""
+        own = [row for row in await self._store.sessions() if row.parent == self.id]
+        return sorted(own, key=lambda row: (row.created, row.id))
+
     async def state(self) -> SessionState:
         """Return the fold of the session's log as it is now."""
         return await self._changes.state()
