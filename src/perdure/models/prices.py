@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+    from genai_prices.types import Provider as Vendor
 
 _MILLION = 1_000_000
+
+_OTHER = re.compile(r"audio|embed|image|live|realtime|transcribe|tts|vision")
+"""In names of models that are made for something else than conversations."""
 
 _ASKED = ("service_tier", "speed")
 """Request parameters that change what a request costs."""
@@ -100,19 +104,31 @@ def window_of(model: str, provider: ProviderConfig) -> int | None:
     return found.context_window if found is not None else None
 
 
+def published_models(provider: ProviderConfig) -> list[str]:
+    """Return the models that the package knows of whoever answers there, latest names first.
+
+    Those are left out that are about to go, and those that are not made for conversations.
+    """
+    found = [model for vendor in _vendors(provider.base_url) for model in vendor.models]
+    names = {model.id for model in found if not model.deprecated and not _OTHER.search(model.id)}
+    return sorted(names, reverse=True)
+
+
 def _find(model: str, base_url: str) -> ModelInfo | None:
     """Return what is known of a model of whoever answers at an address."""
+    # Only its own models: what others ask for theirs is no price of this vendor.
+    found = (vendor.find_model(model) for vendor in _vendors(base_url))
+    return next((each for each in found if each is not None), None)
+
+
+def _vendors(base_url: str) -> list[Vendor]:
+    """Return who answers at an address, as far as the package knows; loads it, and no network."""
     if is_loopback(base_url):
-        return None
+        return []
     # A quarter of a second, which only those pay who ask for a price.
     from genai_prices.data_snapshot import get_snapshot
 
-    for vendor in get_snapshot().providers:
-        # Only its own models: what others ask for theirs is no price of this vendor.
-        found = vendor.find_model(model) if _answers_at(vendor.api_pattern, base_url) else None
-        if found is not None:
-            return found
-    return None
+    return [each for each in get_snapshot().providers if _answers_at(each.api_pattern, base_url)]
 
 
 def _answers_at(pattern: str, base_url: str) -> bool:

@@ -95,6 +95,12 @@ class Models:
             raise UnknownProvider(self._unknown(provider))
         return provider, config
 
+    def has_key(self, provider: str) -> bool:
+        """Say whether a provider's key is in the environment, or none is needed."""
+        config = self._providers[provider]
+        needed = config.api_key_env and not is_loopback(config.base_url)
+        return not needed or self._key(config) is not None
+
     def tariff(
         self, name: str, when: datetime, parameters: Mapping[str, Any] | None = None
     ) -> Tariff | None:
@@ -138,7 +144,7 @@ class Models:
 
     def _endpoint(self, provider: str, config: ProviderConfig) -> Endpoint:
         key = self._key(config)
-        if config.api_key_env and not key and not is_loopback(config.base_url):
+        if not self.has_key(provider):
             raise NoProvider(
                 f"provider {provider} needs its key in the environment variable "
                 f"{config.api_key_env}, which is not set; set it, or choose another model with -m"

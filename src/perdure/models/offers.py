@@ -1,0 +1,130 @@
+"""Which models can be used now, what is known of each and who says so, and why others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Literal
+
+import anyio.to_thread
+import msgspec
+
+from perdure.config.schema import ProviderConfig
+from perdure.models.catalog import is_own
+from perdure.models.discovery import Found, Server, discover
+from perdure.models.prices import Tariff, published_models, tariff_of, window_of
+from perdure.models.resolve import DEFAULT_MODELS, Models
+from perdure.models.transport import is_loopback
+from perdure.models.types import ModelProfile
+
+Facts = Literal["configured", "table", "assumed"]
+"""Who says how long a window is: the user, the table of well-known models, or nobody."""
+
+Look = Callable[[Sequence[Server]], Awaitable[Sequence[Found]]]
+"""Ask servers on this machine which models they have."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One model. `name` is `provider/model`; `tariff` is None where no price is known.
+
+    `published` is the context window that the vendor names, where `facts` are only assumed and it
+    is known; requests are still made for the assumed one.
+    """
+
+    name: str
+    profile: ModelProfile
+    facts: Facts
+    published: int | None
+    tariff: Tariff | None
+
+
+class Provider(msgspec.Struct, frozen=True):
+    """One provider and its models. `problem` says why it cannot be used, empty where it can."""
+
+    name: str
+    config: ProviderConfig
+    problem: str
+    offers: tuple[Offer, ...] = ()
+
+
+async def survey(models: Models, when: datetime, look: Look = discover) -> list[Provider]:
+    """Return every provider with the models of it that can be named, at the prices of `when`.
+
+    Servers on this machine are asked which models they have, each for a moment; nothing else is
+    contacted. A provider may serve further models: those can be named too.
+    """
+    asked = [
+        Server(name, _root(each)) for name, each in models.providers.items() if _is_asked(each)
+    ]
+    found = {each.name: each for each in await look(asked)}
+    asked_names = {each.name for each in asked}
+
+    def each() -> list[Provider]:
+        return [
+            _provider(models, name, found.get(name), when, asked=name in asked_names)
+            for name in models.providers
+        ]
+
+    # Looking up prices loads them first, and that takes a while.
+    return await anyio.to_thread.run_sync(each)
+
+
+def _is_asked(config: ProviderConfig) -> bool:
+    """Say whether a server is on this machine and tells its models to everybody."""
+    open_to_all = config.api_key_env is None and not config.headers
+    return open_to_all and is_loopback(config.base_url) and config.base_url.endswith("/v1")
+
+
+def _root(config: ProviderConfig) -> str:
+    return config.base_url.removesuffix("/v1")
+
+
+def _provider(
+    models: Models, name: str, found: Found | None, when: datetime, *, asked: bool
+) -> Provider:
+    config = models.providers[name]
+    problem = _problem(models, name, found, asked=asked)
+    if problem:
+        return Provider(name, config, problem)
+    named = (*config.models, *(found.models if found else ()))
+    offers = [_offer(models, name, model, when) for model in dict.fromkeys(named)]
+    further = [_offer(models, name, model, when) for model in _of_vendor(name, config, named)]
+    known = [each for each in further if each.facts == "table"]
+    return Provider(name, config, "", (*offers, *known))
+
+
+def _problem(models: Models, name: str, found: Found | None, *, asked: bool) -> str:
+    config = models.providers[name]
+    if not models.has_key(name):
+        return f"{config.api_key_env} is not set"
+    if asked and found is None:
+        return f"no model server answers at {config.base_url}"
+    if found is not None and not found.models:
+        return f"the server at {config.base_url} has no model yet"
+    return ""
+
+
+def _of_vendor(name: str, config: ProviderConfig, named: Sequence[str]) -> Sequence[str]:
+    """Return further models of a vendor that is reached at its own address."""
+    if not is_own(config.base_url, config.protocol):
+        return ()
+    usual = [DEFAULT_MODELS[name]] if name in DEFAULT_MODELS else []
+    published = dict.fromkeys((*usual, *published_models(config)))
+    return [model for model in published if model not in named]
+
+
+def _offer(models: Models, provider: str, model: str, when: datetime) -> Offer:
+    config = models.providers[provider]
+    name = f"{provider}/{model}"
+    profile = models.profile(name)
+    settings = config.models.get(model)
+    facts: Facts = "table" if profile.known else "assumed"
+    if settings is not None and settings.context_window is not None:
+        facts = "configured"
+    return Offer(
+        name,
+        profile,
+        facts,
+        window_of(model, config) if facts == "assumed" else None,
+        tariff_of(model, config, when, profile.parameters),
+    )
