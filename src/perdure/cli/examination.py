@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import apsw
 import msgspec
 
+from perdure.cli.default_model import already, default_model
 from perdure.clock import SystemClock
 from perdure.config.answers import Answers
 from perdure.config.load import load
@@ -23,7 +24,6 @@ from perdure.errors import (
     PerdureError,
     SessionNotFound,
     StoreDamaged,
-    UsageError,
 )
 from perdure.instructions import InstructionService
 from perdure.mcp import Pace, Servers, ServerStatus
@@ -105,8 +105,8 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     location = find_project(directory)
     config, trusted, config_problems = _configuration(directory, env)
     servers = await discover()
-    models = Models(config, env, look=_already(servers))
-    model, reason = await _model(models, config)
+    models = Models(config, env, look=already(servers))
+    model, reason = await default_model(models, config)
     files = InstructionService(config_dir(env), location, options=config.instructions)
     survey = files.survey()
     skills = find_skills(location, user_skills(env))
@@ -163,26 +163,6 @@ def _configuration(directory: str, env: Mapping[str, str]) -> tuple[Config, bool
         return load(directory, env), is_trusted(directory, env), ()
     except ConfigurationError as error:
         return Config(), False, (str(error),)
-
-
-def _already(servers: Sequence[Found]) -> Callable[[], Awaitable[Sequence[Found]]]:
-    async def look() -> Sequence[Found]:
-        return servers
-
-    return look
-
-
-async def _model(models: Models, config: Config) -> tuple[str, str]:
-    """Return the model that a new session here would use, and why that one."""
-    try:
-        selected = await models.choose()
-    except UsageError as error:
-        return "", str(error)
-    if config.model:
-        return selected.name, f"configured in {config.origins.get('model', 'the configuration')}"
-    if selected.endpoint.api_key:
-        return selected.name, f"{selected.endpoint.api_key_env} is set"
-    return selected.name, "the first that was found"
 
 
 def _providers(models: Models, env: Mapping[str, str]) -> list[Provider]:

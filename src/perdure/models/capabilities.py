@@ -1,4 +1,4 @@
-"""Facts about well-known models that change a request, as of 2026-12-02.
+"""Facts about well-known models that change a request, as of the date in `AS_OF`.
 
 Sources. Native System Messages at Anthropic: the documentation of mid-conversation system messages,
 except for Sonnet 5, which other projects measured to accept and ignore them; older models answer
@@ -13,6 +13,9 @@ from __future__ import annotations
 import re
 
 import msgspec
+
+AS_OF = "2026-12-02"
+"""When these facts were looked up last."""
 
 
 class Capability(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -47,25 +47,28 @@ class Provider(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
 
 
-async def survey(models: Models, when: datetime, look: Look = discover) -> list[Provider]:
-    """Return every provider with the models of it that can be named, at the prices of `when`.
+async def survey(
+    models: Models, when: datetime, also: str = "", look: Look = discover
+) -> list[Provider]:
+    """Return every provider with the models of it that are known, at the prices of `when`.
 
-    Servers on this machine are asked which models they have, each for a moment; nothing else is
-    contacted. A provider may serve further models: those can be named too.
+    `also` is a further model to tell of, as `provider/model`. Servers on this machine are asked
+    which models they have, each for a moment; nothing else is contacted.
     """
     asked = [
         Server(name, _root(each)) for name, each in models.providers.items() if _is_asked(each)
     ]
     found = {each.name: each for each in await look(asked)}
-    asked_names = {each.name for each in asked}
+    silent = {each.name for each in asked} - found.keys()
 
     def each() -> list[Provider]:
         return [
-            _provider(models, name, found.get(name), when, asked=name in asked_names)
+            _problem(models, name, found.get(name), silent)
+            or _usable(models, name, _named(models, name, found.get(name), also), when)
             for name in models.providers
         ]
 
-    # Looking up prices loads them first, and that takes a while.
+    # Prices are loaded when the first is looked up, and that takes a while.
     return await anyio.to_thread.run_sync(each)
 
 
@@ -79,29 +82,35 @@ def _root(config: ProviderConfig) -> str:
     return config.base_url.removesuffix("/v1")
 
 
-def _provider(
-    models: Models, name: str, found: Found | None, when: datetime, *, asked: bool
-) -> Provider:
-    config = models.providers[name]
-    problem = _problem(models, name, found, asked=asked)
-    if problem:
-        return Provider(name, config, problem)
-    named = (*config.models, *(found.models if found else ()))
-    offers = [_offer(models, name, model, when) for model in dict.fromkeys(named)]
-    further = [_offer(models, name, model, when) for model in _of_vendor(name, config, named)]
-    known = [each for each in further if each.facts == "table"]
-    return Provider(name, config, "", (*offers, *known))
-
-
-def _problem(models: Models, name: str, found: Found | None, *, asked: bool) -> str:
+def _problem(
+    models: Models, name: str, found: Found | None, silent: Collection[str]
+) -> Provider | None:
+    """Return a provider that cannot be used; None where it can."""
     config = models.providers[name]
     if not models.has_key(name):
-        return f"{config.api_key_env} is not set"
-    if asked and found is None:
-        return f"no model server answers at {config.base_url}"
+        return Provider(name, config, f"{config.api_key_env} is not set")
+    if name in silent:
+        return Provider(name, config, f"no model server answers at {config.base_url}")
     if found is not None and not found.models:
-        return f"the server at {config.base_url} has no model yet"
-    return ""
+        return Provider(name, config, f"the server at {config.base_url} has no model yet")
+    return None
+
+
+def _named(models: Models, name: str, found: Found | None, also: str) -> list[str]:
+    """Return the models that the user or the server itself names."""
+    provider, _, further = also.partition("/")
+    offered = found.models if found is not None else ()
+    configured = models.providers[name].models
+    return list(dict.fromkeys((*configured, *offered, *([further] if provider == name else []))))
+
+
+def _usable(models: Models, name: str, named: Sequence[str], when: datetime) -> Provider:
+    config = models.providers[name]
+    offers = [_offer(models, name, model, when) for model in named]
+    further = [_offer(models, name, model, when) for model in _of_vendor(name, config, named)]
+    # The package lists much else, of which it is not known how it takes part in a conversation.
+    known = [each for each in further if each.facts == "table"]
+    return Provider(name, config, "", (*offers, *known))
 
 
 def _of_vendor(name: str, config: ProviderConfig, named: Sequence[str]) -> Sequence[str]:
