@@ -13,6 +13,7 @@ COMMANDS = {
     "events": ("perdure.cli.log", "Print the event log of a session as JSON lines."),
     "inbox": ("perdure.cli.inbox", "Show the prompts that wait in a session, and change them."),
     "interrupt": ("perdure.cli.interrupt", "Stop what runs in a session."),
+    "models": ("perdure.cli.models", "List the models that can be used, and why others cannot."),
     "prompt": ("perdure.cli.prompt", "Put a prompt into a session's inbox, and do not wait."),
     "request": ("perdure.cli.log", "Print the exact request body of a step."),
     "run": ("perdure.cli.run", "Send one prompt and print the answer."),
