@@ -17,6 +17,7 @@ from perdure.cli.listing import shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
+from perdure.cli.spending import spending_words
 from perdure.cli.terminal import noted, waiting_for
 from perdure.cli.times import ago, iso
 from perdure.cli.transcript import item_data, transcript_blocks
@@ -225,11 +226,13 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
         row = await session.row()
         standing = await runtime.standing(row)
         items = await session.messages(system=system)
+        spent = "" if as_json else spending_words(await session.spending())
     out = Output(sys.stdout)
     if as_json:
         out.write_bytes(msgspec.json.encode([item_data(item) for item in items]) + b"\n")
     else:
-        show(out, [*session_head(row, standing), *transcript_blocks(items)])
+        costs = [line(Words(shown(spent), "dim"))] if spent else []
+        show(out, [*session_head(row, standing), *costs, *transcript_blocks(items)])
 
 
 def session_head(row: SessionRow, standing: Standing) -> list[Block]:
