@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perdure.config.schema import Config, ModelConfig, ProviderConfig
+    from perdure.config.schema import Config, ModelConfig, Price, ProviderConfig
     from perdure.context import (
         ABSENT,
         UNAVAILABLE,
@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from perdure.runtime import Runtime
     from perdure.session.handle import Admission, Session
     from perdure.session.inbox import PendingPrompt
+    from perdure.session.spending import PrefixPrice, Spending, Spent
     from perdure.tools.base import Tool, ToolContext, ToolOutput
     from perdure.tools.permissions import PermissionAnswer, PermissionRequest
 
@@ -112,6 +113,8 @@ __all__ = [
     "PerdureError",
     "PermissionAnswer",
     "PermissionRequest",
+    "PrefixPrice",
+    "Price",
     "PromptConflict",
     "ProviderConfig",
     "ProviderError",
@@ -129,6 +132,8 @@ __all__ = [
     "SlowStream",
     "Source",
     "SourceSnapshot",
+    "Spending",
+    "Spent",
     "StaleBoundary",
     "StoreDamaged",
     "StoreError",
@@ -156,6 +161,7 @@ _HOMES = {
     "perdure.config.schema": (
         "Config",
         "ModelConfig",
+        "Price",
         "ProviderConfig",
     ),
     "perdure.context": (
@@ -227,6 +233,11 @@ _HOMES = {
         "Session",
     ),
     "perdure.session.inbox": ("PendingPrompt",),
+    "perdure.session.spending": (
+        "PrefixPrice",
+        "Spending",
+        "Spent",
+    ),
     "perdure.tools.base": (
         "Tool",
         "ToolContext",

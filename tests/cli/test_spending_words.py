@@ -86,3 +86,11 @@ def test_the_transcript_begins_with_what_was_spent(tmp_path: Path, here: Here) -
     words = "12,000 tokens in (9,500 from the cache), 600 out, no price known for scripted/model-1"
     assert words in shown
     assert shown.index(words) < shown.index("Because.")
+
+
+def test_a_run_loads_no_prices(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("Because.")]) as s:
+        ended = s.run("run", "Why?", env={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert (ended.code, ended.out) == (0, "Because.\n")
+    assert "perdure.models.prices" in ended.err
+    assert "genai_prices" not in ended.err
