@@ -18,7 +18,7 @@ def test_sessions_are_listed_with_their_documented_members(tmp_path: Path, here:
         here("run", "What is up?")
         (row,) = json.loads(here("sessions", "list", "--json").out)
         listed = here("sessions", "list").out
-        members = {"id", "title", "directory", "model", "status", "reason", "updated"}
+        members = {"id", "title", "directory", "model", "status", "reason", "updated", "parent"}
         assert set(row) == members
         assert (row["title"], row["status"], row["reason"]) == ("What is up?", "idle", "")
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["updated"])

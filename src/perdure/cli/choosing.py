@@ -65,7 +65,7 @@ async def _existing(runtime: Runtime, choice: Choice) -> SessionRow | None:
         return None
     here = str(find_project(choice.directory or ".").directory)
     for row in await runtime.sessions():
-        if row.directory == here:
+        if row.directory == here and not row.parent:
             return row
     raise SessionNotFound(f"no session works in {here} yet; leave out -c to begin one")
 

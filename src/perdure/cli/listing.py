@@ -1,10 +1,11 @@
-"""Ids and statuses as listings show them."""
+"""Ids and families of sessions as listings show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from perdure.runtime import Runtime
+from perdure.store.contract import SessionRow
 
 _SHORTEST = 6
 
@@ -17,6 +18,25 @@ def shortened(ids: Iterable[str]) -> dict[str, str]:
         each: each[: max(_SHORTEST, _common(each, before) + 1, _common(each, after) + 1)]
         for before, each, after in pairs
     }
+
+
+def families(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, bool]]:
+    """Return the rows in order, with the tasks of each session below it; True marks a task.
+
+    A task whose session is not here stands for itself. So does one of a task, which only an import
+    can bring: nothing is lost or listed twice, whatever names whom.
+    """
+    tops = {row.id for row in rows if not row.parent}
+    tasks: dict[str, list[SessionRow]] = {}
+    for row in rows:
+        if row.parent in tops:
+            tasks.setdefault(row.parent, []).append(row)
+    return [
+        pair
+        for row in rows
+        if row.parent not in tops
+        for pair in ((row, False), *((task, True) for task in tasks.get(row.id, ())))
+    ]
 
 
 async def short_id(runtime: Runtime, session: str) -> str:

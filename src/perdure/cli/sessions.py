@@ -13,7 +13,7 @@ import msgspec
 from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
 from perdure.cli.branches import fork, revert
-from perdure.cli.listing import shortened
+from perdure.cli.listing import families, shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Style, Words, heading, line, show, table
@@ -138,15 +138,15 @@ def compact(session: str) -> None:
 @session_id
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def delete(session: str, yes: bool) -> None:
-    """Remove session ID with its whole history, after a question.
+    """Remove session ID with its whole history and its tasks, after a question.
 
     \b
     Examples:
       perdure sessions delete 7k2m9q
       perdure sessions delete 7k2m9q --yes
     """
-    row = anyio.run(_row, session)
-    if not yes and not _agreed(row):
+    row, tasks = anyio.run(_doomed, session)
+    if not yes and not _agreed(row, tasks):
         raise PerdureError(f"session {row.id} was not deleted")
     anyio.run(_delete, row.id)
 
@@ -179,18 +179,23 @@ def _row_data(row: SessionRow, standing: Standing) -> dict[str, str]:
         "status": standing.status,
         "reason": standing.reason,
         "updated": iso(row.updated),
+        "parent": row.parent,
     }
 
 
 def _listing(listed: Sequence[tuple[SessionRow, Standing]], room: int) -> list[Block]:
     """Return a table of sessions, and below it the reasons, which would not fit into a column.
 
-    Directories have `room` characters.
+    Tasks are indented below their session. Directories have `room` characters.
     """
     now = milliseconds(SystemClock().now())
     short = shortened(row.id for row, _ in listed)
     headers = ("ID", "UPDATED", "STATUS", "TITLE", "MODEL", "DIRECTORY")
-    rows = [_cells(row, standing, short[row.id], now, room) for row, standing in listed]
+    standings = {row.id: standing for row, standing in listed}
+    rows = [
+        _cells(row, standings[row.id], f"{'  ' * task}{short[row.id]}", now, room)
+        for row, task in families([row for row, _ in listed])
+    ]
     reasons: list[Block] = [
         line(Words(short[row.id], "strong"), f"  {standing.status}: {shown(standing.reason)}")
         for row, standing in listed
@@ -225,6 +230,7 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
         session = await runtime.session(prefix)
         row = await session.row()
         standing = await runtime.standing(row)
+        tasks = [(each, await runtime.standing(each)) for each in await session.children()]
         items = await session.messages(system=system)
         spent = "" if as_json else spending_words(await session.spending())
     out = Output(sys.stdout)
@@ -232,7 +238,20 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
         out.write_bytes(msgspec.json.encode([item_data(item) for item in items]) + b"\n")
     else:
         costs = [line(Words(shown(spent), "dim"))] if spent else []
-        show(out, [*session_head(row, standing), *costs, *transcript_blocks(items)])
+        family = _family(row, tasks)
+        show(out, [*session_head(row, standing), *costs, *family, *transcript_blocks(items)])
+
+
+def _family(row: SessionRow, tasks: Sequence[tuple[SessionRow, Standing]]) -> list[Block]:
+    """Return a line on whose task a session works on, and one for each task that it gave."""
+    giver = f"a task of session {row.parent}"
+    return [
+        *([line(Words(shown(giver), "dim"))] if row.parent else []),
+        *(
+            line(Words(f"task {each.id}", "strong"), f"  {standing.status}  {shown(each.title)}")
+            for each, standing in tasks
+        ),
+    ]
 
 
 def session_head(row: SessionRow, standing: Standing) -> list[Block]:
@@ -278,9 +297,11 @@ async def _compact(prefix: str) -> None:
     noted(f"session {session.id}: a summary stands in the place of the older history")
 
 
-async def _row(prefix: str) -> SessionRow:
+async def _doomed(prefix: str) -> tuple[SessionRow, int]:
+    """Return the session that is to be deleted, and how many tasks go with it."""
     async with opened() as runtime:
-        return await (await runtime.session(prefix)).row()
+        session = await runtime.session(prefix)
+        return await session.row(), len(await session.children())
 
 
 async def _delete(session: str) -> None:
@@ -288,10 +309,11 @@ async def _delete(session: str) -> None:
         await runtime.delete_session(session)
 
 
-def _agreed(row: SessionRow) -> bool:
+def _agreed(row: SessionRow, tasks: int) -> bool:
     if not can_ask():
         raise UsageError("deleting cannot be undone and nobody can be asked; give --yes")
-    question = f"Delete session {row.id} ({shown(row.title)}) for good?"
+    further = {0: "", 1: " and its task"}.get(tasks, f" and its {tasks} tasks")
+    question = f"Delete session {row.id} ({shown(row.title)}){further} for good?"
     return click.confirm(question, default=False, err=True)
 
 
