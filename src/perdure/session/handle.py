@@ -144,6 +144,13 @@ class Session:
         """Return the whole durable history in order; System Messages only with `system`."""
         return transcript(await self._store.events(self.id), system=system)
 
+    def wake(self) -> None:
+        """Go on with what waits in the session or was left undone; returns at once.
+
+        A drain starts by itself where there is anything to do, as after a prompt.
+        """
+        self._coordinator.wake(self.id)
+
     async def wait(self, *, only_here: bool = False) -> None:
         """Wait until nobody works on the session; with `only_here`, until this process does not.
 
