@@ -116,15 +116,7 @@ class Runtime:
                 allow_all=allow_all,
                 titles=titles,
             )
-            equipment = Equipment(
-                store=opened,
-                feed=Feed(),
-                clock=clock,
-                owner=new_owner(ids),
-                workplaces=Workplaces(around),
-                memory=Memory(),
-                retry=retry or RetryPolicy(),
-            )
+            equipment = _equipment(opened, around, new_owner(ids), retry or RetryPolicy())
             async with _background() as group:
                 yield cls(equipment, Coordinator(equipment, group), registry, ids)
 
@@ -143,20 +135,28 @@ class Runtime:
         instructions. Raises DirectoryNotFound, UnknownProvider and UnknownModel.
         """
         location = find_project(directory)
-        workplace = await self._equipment.workplaces.at(str(location.directory))
-        named = unicode_text(model, "model") if model else ""
-        chosen = workplace.target(named) if named else await workplace.choose()
+        chosen = await self.choose_model(directory, model)
         session = self._ids.new()
         created = ev.SessionCreated(
             directory=str(location.directory),
             project=str(location.project),
-            model=chosen.name,
+            model=chosen,
             marker=self._ids.new(),
             title=unicode_text(title, "title"),
             instructions=unicode_text(instructions, "text of the instructions"),
         )
         await self._equipment.store.create(session, [checked(created)])
         return self._session(session)
+
+    async def choose_model(self, directory: str | Path = ".", model: str | None = None) -> str:
+        """Return the `provider/model` that a new session in that directory would use.
+
+        Begins nothing; `model` and what is raised are as in `create_session`.
+        """
+        location = find_project(directory)
+        workplace = await self._equipment.workplaces.at(str(location.directory))
+        named = unicode_text(model, "model") if model else ""
+        return (workplace.target(named) if named else await workplace.choose()).name
 
     async def session(self, session: str) -> Session:
         """Return the session with that id, or the one whose id begins so.
@@ -236,6 +236,18 @@ async def _opened(store: str | Path | Store, clock: Clock) -> AsyncGenerator[Sto
     finally:
         with anyio.CancelScope(shield=True):
             await opened.close()
+
+
+def _equipment(store: Store, around: Surroundings, owner: str, retry: RetryPolicy) -> Equipment:
+    return Equipment(
+        store=store,
+        feed=Feed(),
+        clock=around.clock,
+        owner=owner,
+        workplaces=Workplaces(around),
+        memory=Memory(),
+        retry=retry,
+    )
 
 
 def _provider_configs(

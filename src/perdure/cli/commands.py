@@ -7,6 +7,8 @@ from importlib import import_module
 import click
 
 COMMANDS = {
+    "cache": ("perdure.cli.cache", "Show how the provider's prompt cache served a session."),
+    "chat": ("perdure.cli.chat.command", "Talk with a model in this terminal."),
     "context": ("perdure.cli.context", "Show what the model has been told, beside what holds now."),
     "demo": ("perdure.cli.demo", "Watch one session run, with no key and no network."),
     "doctor": ("perdure.cli.doctor", "Show what is in effect and what is broken."),

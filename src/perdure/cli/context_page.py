@@ -64,7 +64,7 @@ def context_page(view: ContextView, moment: str, *, history: bool) -> Iterator[B
         yield from _source(source, view)
     if view.next != "past":
         yield from heading("Next step")
-        yield from _next(view)
+        yield from next_step(view)
     if view.diagnostics:
         yield from heading("Diagnostics")
     for each in view.diagnostics:
@@ -95,10 +95,15 @@ def _text(text: str) -> Iterator[Block]:
     yield line()
 
 
-def _source(source: SourceView, view: ContextView) -> Iterator[Block]:
+def source_standing(source: SourceView, view: ContextView) -> Block:
+    """Return one line that says how what holds now stands to what was told."""
     words, style = _STANDINGS[source.standing]
     standing = Words(f"  {words}{_when(source, view)}", style)
-    yield line(Words(shown(source.key), "strong"), standing, indent=2)
+    return line(Words(shown(source.key), "strong"), standing, indent=2)
+
+
+def _source(source: SourceView, view: ContextView) -> Iterator[Block]:
+    yield source_standing(source, view)
     if source.standing == "changed":
         yield from _difference(source)
     elif source.standing != "never told":
@@ -182,7 +187,8 @@ def _name(value: object) -> str:
     return shown(name) if isinstance(name, str) else ""
 
 
-def _next(view: ContextView) -> Iterator[Block]:
+def next_step(view: ContextView) -> Iterator[Block]:
+    """Yield what the next step would tell."""
     reasons, blocked = shown(", ".join(view.reasons)), shown(", ".join(view.blocked))
     match view.next:
         case "unchanged":

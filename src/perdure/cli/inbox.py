@@ -11,7 +11,6 @@ import click
 import msgspec
 
 from perdure.cli.arguments import session_id, unicode_text
-from perdure.cli.choosing import title_of
 from perdure.cli.listing import shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
@@ -25,6 +24,7 @@ from perdure.history.events import Delivery
 from perdure.session.handle import Session
 from perdure.session.inbox import PendingPrompt
 from perdure.session.owner import described, owner_is_gone
+from perdure.session.titles import first_words
 
 
 @click.command(short_help="Show the prompts that wait in a session, and change them.")
@@ -83,13 +83,13 @@ async def _list(prefix: str, as_json: bool) -> None:
     if as_json:
         out.write_bytes(msgspec.json.encode([*map(_data, waiting)]) + b"\n")
     else:
-        show(out, [_page(waiting) if waiting else line("no prompt waits")])
+        show(out, [inbox_page(waiting) if waiting else line("no prompt waits")])
 
 
 async def _withdraw(prefix: str, prompt: str) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        whole = _resolved(session.id, await session.inbox(), prompt)
+        whole = resolved(session.id, await session.inbox(), prompt)
         await session.withdraw(whole)
         noted(f"prompt {whole} was withdrawn from session {session.id}")
 
@@ -97,12 +97,12 @@ async def _withdraw(prefix: str, prompt: str) -> None:
 async def _redeliver(prefix: str, prompt: str, delivery: Delivery) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
-        whole = _resolved(session.id, await session.inbox(), prompt)
+        whole = resolved(session.id, await session.inbox(), prompt)
         await session.redeliver(whole, delivery, wake=False)
         noted(f"prompt {whole}: {delivery}; {await outlook(session, whole)}")
 
 
-def _resolved(session: str, waiting: Sequence[PendingPrompt], prefix: str) -> str:
+def resolved(session: str, waiting: Sequence[PendingPrompt], prefix: str) -> str:
     """Return the one id that is the prefix, or begins with it."""
     ids = [each.id for each in waiting]
     found = [prefix] if prefix in ids else [each for each in ids if each.startswith(prefix)]
@@ -126,7 +126,8 @@ def _data(each: PendingPrompt) -> dict[str, Any]:
     }
 
 
-def _page(waiting: Sequence[PendingPrompt]) -> Block:
+def inbox_page(waiting: Sequence[PendingPrompt]) -> Block:
+    """Return a table of the prompts that wait, the next one first."""
     now = milliseconds(SystemClock().now())
     short = shortened(each.id for each in waiting)
     rows = [
@@ -134,7 +135,7 @@ def _page(waiting: Sequence[PendingPrompt]) -> Block:
             Words(shown(short[each.id]), "strong"),
             each.delivery,
             ago(each.time, now),
-            title_of(each.text),
+            first_words(each.text),
         )
         for each in waiting
     ]

@@ -73,7 +73,7 @@ def models(directory: str, as_json: bool) -> None:
       perdure models --json | jq -r '.[] | select(.usable).name'
     """
     config, location = load(directory, os.environ), find_project(directory)
-    default, reason, providers = anyio.run(_survey, config, location)
+    default, reason, providers = anyio.run(surveyed, config, location)
     out = Output(sys.stdout)
     if as_json:
         listed = [each for provider in providers for each in _listed(provider, default)]
@@ -82,7 +82,8 @@ def models(directory: str, as_json: bool) -> None:
         show(out, _page(providers, default, reason, config, location))
 
 
-async def _survey(config: Config, location: Location) -> tuple[str, str, list[Provider]]:
+async def surveyed(config: Config, location: Location) -> tuple[str, str, list[Provider]]:
+    """Return the model of a new session there and why that one, and every known provider."""
     async with Registry() as registry:
         await registry.prepare(config.plugins)
         brought = registry.view(config.plugins, location).providers

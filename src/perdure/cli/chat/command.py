@@ -1,0 +1,87 @@
+"""`perdure chat`: a session on a terminal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import click
+
+from perdure.cli.arguments import given_text
+from perdure.cli.asking import Sight
+from perdure.cli.choosing import Choice
+from perdure.cli.listing import short_id
+from perdure.cli.opening import opened
+from perdure.cli.output import Output, OutputGone
+from perdure.cli.terminal import Warnings, noted
+from perdure.errors import UsageError
+
+
+@click.command(short_help="Talk with a model in this terminal.")
+@click.option("-s", "--session", metavar="ID", callback=given_text, help="Go on with this session.")
+@click.option("-c", "--continue", "again", is_flag=True, help="Go on with the latest session here.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="PROVIDER/MODEL",
+    callback=given_text,
+    help="Use this model from now on.",
+)
+@click.option(
+    "-C",
+    "directory",
+    metavar="DIR",
+    callback=given_text,
+    help="Where a new session works; where -c looks.",
+)
+@click.option("--yes", is_flag=True, help="Answer yes to every permission question.")
+def chat(
+    session: str | None, again: bool, model: str | None, directory: str | None, yes: bool
+) -> int:
+    """Talk with a model, in a new session or another one.
+
+    What is typed while it works joins the work at its next step. Ctrl-C stops what runs, Ctrl-D
+    leaves; /help lists the commands.
+
+    \b
+    Examples:
+      perdure chat
+      perdure chat -c
+      perdure chat -s 7k2m9q -m local/qwen3
+    """
+    if session and again:
+        raise UsageError("-s names a session and -c takes the latest one; give only one of them")
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        raise UsageError("a chat needs a terminal; `perdure run PROMPT` works without one")
+    choice = Choice(session=session, again=again, model=model, directory=directory)
+    return anyio.run(_chat, choice, yes)
+
+
+async def _chat(choice: Choice, yes: bool) -> int:
+    # prompt_toolkit is slow to import, and only a chat needs it.
+    from perdure.cli.chat.conversation import Conversation
+    from perdure.cli.chat.face import Chat
+    from perdure.cli.chat.permitting import ChatAsker
+    from perdure.cli.chat.screen import Screen
+
+    code, sight = 0, Sight()
+    screen = Screen(Output(sys.stdout))
+    with Warnings(screen):
+        async with (
+            opened(ask=ChatAsker(screen, sight), allow_all=yes) as runtime,
+            anyio.create_task_group() as group,
+        ):
+            conversation = Conversation(runtime, screen, sight, choice, group)
+            await conversation.begin()
+            chat = Chat(conversation, screen, group)
+            await chat.run(Path(choice.directory or "."))
+            if conversation.session is not None and chat.code != 128 + signal.SIGHUP:
+                short = await short_id(runtime, conversation.session.id)
+                with suppress(OutputGone, OSError):
+                    noted(f"go on with: perdure chat -s {short}")
+            code = chat.code
+            group.cancel_scope.cancel()
+    return code
