@@ -20,6 +20,7 @@ from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
 from perdure.models.resolve import Models
 from perdure.session.attempts import error_of
+from perdure.session.caching import CacheReport, cache_report
 from perdure.session.changes import Changes, delivery_of, unicode_text, whole_number
 from perdure.session.coordinator import Coordinator
 from perdure.session.drain import Equipment
@@ -306,6 +307,15 @@ class Session:
         state = fold(self.id, records)
         workplace = await self._equipment.workplaces.at(state.directory)
         return await view_context(self.id, records, workplace)
+
+    async def cache(self) -> CacheReport:
+        """Return how the provider's prompt cache served the session, request by request.
+
+        It is read from the log and changes nothing; prices are found as in `spending`.
+        """
+        records = await self._store.events(self.id)
+        models = await self._models((await self.row()).directory)
+        return await anyio.to_thread.run_sync(cache_report, self.id, records, models)
 
     async def spending(self) -> Spending:
         """Return what the session has spent, by the tokens that providers counted.

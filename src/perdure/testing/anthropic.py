@@ -10,6 +10,7 @@ import msgspec
 from perdure.history.content import Usage
 from perdure.testing.anthropic_rules import check_body, check_headers
 from perdure.testing.cache import Account, PromptCache, estimate, tokens_of
+from perdure.testing.diagnostics import Diagnostics
 from perdure.testing.prefix import marked_blocks
 from perdure.testing.script import Called, Failure, Part, Reply, Thought
 from perdure.testing.signature import Conversation, conversation
@@ -57,6 +58,7 @@ class AnthropicMessages:
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
         self._cache = PromptCache()
+        self._diagnostics = Diagnostics()
 
     def authorize(self, request: ReceivedRequest) -> None:
         """Raise Rejection when the key or the version is missing."""
@@ -85,6 +87,7 @@ class AnthropicMessages:
         blocks, marks = _marked(request)
         usage = _usage(reply, self._cache.account(blocks, marks))
         message = _message(request, reply)
+        message |= self._diagnostics.answer(request, message["id"])
         contents = list(_contents(request, reply.parts))
         if not request.json.get("stream"):
             body = {**message, "content": [content.whole for content in contents]}

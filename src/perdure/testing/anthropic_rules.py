@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from perdure.testing.anthropic_models import system_entries, takes_prefill
+from perdure.testing.diagnostics import check_diagnostics
 from perdure.testing.signature import conversation
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
 
@@ -75,6 +76,7 @@ def check_form(request: ReceivedRequest, rules: Rules) -> list[Message]:
     """Refuse what the API refuses but for signatures, whoever made them; return the messages."""
     body = request.json
     _check_members(body)
+    check_diagnostics(body)
     if rules.models is not None and body["model"] not in rules.models:
         raise Rejection(404, f"model: {body['model']}")
     _check_system(body.get("system"))

@@ -16,7 +16,7 @@ import msgspec
 from perdure.testing.wire import ReceivedRequest, is_array, is_object
 
 _NOT_CACHED = """
-    cache_control contents generationConfig input instructions max_completion_tokens
+    cache_control contents diagnostics generationConfig input instructions max_completion_tokens
     max_output_tokens max_tokens messages metadata safetySettings safety_identifier seed
     service_tier stop stop_sequences store stream stream_options system systemInstruction
     temperature tools top_k top_p user
