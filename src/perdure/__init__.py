@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     )
     from perdure.history.events import LiveRecord, Record
     from perdure.runtime import Runtime
+    from perdure.session.caching import CachedRequest, CacheReport
     from perdure.session.handle import Admission, Session
     from perdure.session.inbox import PendingPrompt
     from perdure.session.spending import PrefixPrice, Spending, Spent
@@ -87,6 +88,8 @@ __all__ = [
     "AmbiguousId",
     "AuthenticationFailed",
     "BrokenStream",
+    "CacheReport",
+    "CachedRequest",
     "ConcurrencyError",
     "Config",
     "ConfigurationError",
@@ -228,6 +231,10 @@ _HOMES = {
         "Record",
     ),
     "perdure.runtime": ("Runtime",),
+    "perdure.session.caching": (
+        "CacheReport",
+        "CachedRequest",
+    ),
     "perdure.session.handle": (
         "Admission",
         "Session",

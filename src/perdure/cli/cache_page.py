@@ -18,10 +18,7 @@ _HEADERS = ("step", "time", "blocks kept", "input", "cached", "expected", "writt
 
 def cache_data(report: CacheReport) -> dict[str, Any]:
     """Return the report as JSON data, with times in UTC and its sums."""
-    requests = [
-        {**msgspec.to_builtins(each), "time": iso(each.time), "fresh": each.fresh}
-        for each in report.requests
-    ]
+    requests = [_request_data(each) for each in report.requests]
     usage = report.usage
     totals = {
         "requests": len(requests),
@@ -41,6 +38,12 @@ def cache_data(report: CacheReport) -> dict[str, Any]:
         "requests": requests,
         "totals": totals,
     }
+
+
+def _request_data(request: CachedRequest) -> dict[str, Any]:
+    usage = msgspec.structs.asdict(request.usage) if request.usage else None
+    found: dict[str, Any] = {**msgspec.structs.asdict(request), "usage": usage}
+    return {**found, "time": iso(request.time), "fresh": request.fresh}
 
 
 def cache_page(report: CacheReport, title: str) -> Iterator[Block]:
