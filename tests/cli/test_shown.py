@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.choosing import title_of
 from perdure.cli.listing import shortened
 from perdure.cli.output import Output, visible
 from perdure.cli.page import Markdown, Words, line, table
@@ -18,6 +17,7 @@ from perdure.cli.problems import masked
 from perdure.cli.records import json_line
 from perdure.cli.times import ago, iso
 from perdure.history.events import LiveRecord, Note, Record, TextDelta
+from perdure.session.titles import first_words
 
 HOUR = 3_600_000
 ids = st.text("abc", min_size=8, max_size=12)
@@ -47,7 +47,7 @@ def test_a_shortened_id_begins_only_its_own_id(all_ids: set[str]) -> None:
     ],
 )
 def test_a_title_is_the_first_line_that_says_something(prompt: str, title: str) -> None:
-    assert title_of(prompt) == title
+    assert first_words(prompt) == title
 
 
 def test_moments_are_utc_with_milliseconds() -> None:

@@ -12,10 +12,8 @@ from perdure.config.location import find_project, shown
 from perdure.errors import DirectoryNotFound, SessionNotFound
 from perdure.runtime import Runtime
 from perdure.session.handle import Session
+from perdure.session.titles import first_words
 from perdure.store.contract import SessionRow
-
-_TITLE = 60
-"""Characters of a prompt that become the title of its session."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +36,7 @@ async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Warned
         directory = choice.directory or "."
         _warn_of_ignored(directory, terminal)
         return await runtime.create_session(
-            directory=directory, model=choice.model, title=title_of(prompt)
+            directory=directory, model=choice.model, title=first_words(prompt)
         )
     if choice.session and choice.directory and not _same(choice.directory, row.directory):
         terminal.warn(f"session {row.id} works in {row.directory}; -C is for a new session")
@@ -51,11 +49,6 @@ async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Warned
     if choice.model:
         await session.switch_model(choice.model)
     return session
-
-
-def title_of(prompt: str) -> str:
-    """Return the first line of a prompt that says something, shortened."""
-    return shown(" ".join(prompt.strip().splitlines()[0].split()))[:_TITLE]
 
 
 async def _existing(runtime: Runtime, choice: Choice) -> SessionRow | None:

@@ -24,6 +24,7 @@ from perdure.testing.provider import (
     Refused,
     Script,
     ScriptedProvider,
+    asks_for_title,
     nobody_listens,
     serve_in_thread,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "Script",
     "ScriptedProvider",
     "SequentialIds",
+    "asks_for_title",
     "assert_prefix_kept",
     "blocks",
     "call",

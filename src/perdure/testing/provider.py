@@ -14,6 +14,7 @@ import msgspec
 from anyio.from_thread import start_blocking_portal
 from msgspec.structs import replace
 
+from perdure.session.titles import INSTRUCTION
 from perdure.testing.anthropic import AnthropicMessages
 from perdure.testing.gemini import GeminiContents
 from perdure.testing.gemini_rules import PATH
@@ -56,6 +57,29 @@ class Refused(msgspec.Struct, frozen=True):
     message: str
 
 
+class _Replies:
+    """A script and how far it has come."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self.given = 0
+
+    @property
+    def remaining(self) -> int:
+        return 0 if callable(self._script) else max(0, len(self._script) - self.given)
+
+    def next(self, request: ReceivedRequest) -> Reply | None:
+        """Return the reply to a request, None at the end of the script."""
+        if callable(self._script):
+            reply = self._script(request, self.given)
+        elif self.remaining:
+            reply = self._script[self.given]
+        else:
+            return None
+        self.given += 1
+        return reply
+
+
 class ScriptedProvider:
     """Serve a script over HTTP on loopback, in the protocol that each request speaks.
 
@@ -66,12 +90,15 @@ class ScriptedProvider:
     that must come; by default OpenAI's protocols need none and the others take any. `window`
     is the context window in tokens. `template` makes OpenAI's protocols behave like a local server
     whose chat template refuses system messages: late ones, or all of them ("gemma").
-    `refuse_unknown_members` refuses body members that OpenAI's own API does not know.
+    `refuse_unknown_members` refuses body members that OpenAI's own API does not know. `titles` is a
+    script of its own for the requests in which titles of sessions are asked for, which come at any
+    time; without it they are requests like all others.
 
     `requests` are all requests for an answer, in order of arrival; `refused` tells which of them
     broke a rule; `unexpected` are those that came after the end of the script, answered with
     HTTP 500; `abandoned` are the indexes of those whose client left before the whole answer was
-    sent; `others` are requests for anything else, such as the list of models.
+    sent; `others` are requests for anything else, such as the list of models. `title_requests` are
+    those that `titles` answers; of the lists above they are only in `refused` and `unexpected`.
     """
 
     def __init__(
@@ -83,16 +110,17 @@ class ScriptedProvider:
         window: int | None = None,
         template: Template | None = None,
         refuse_unknown_members: bool = False,
+        titles: Script | None = None,
     ) -> None:
         names = None if models is None else tuple(models)
         rules = Rules(names, api_key, window, template, refuse_unknown_members)
-        self._script = script
+        self._replies = _Replies(script)
+        self._titles = None if titles is None else _Replies(titles)
         self._rules = rules
         self._anthropic: Wire = AnthropicMessages(rules)
         self._chat: Wire = OpenAIChat(rules)
         self._responses: Wire = OpenAIResponses(rules)
         self._gemini: Wire = GeminiContents(rules)
-        self._given = 0
         self._port = 0
         self._stack = AsyncExitStack()
         self.requests: list[ReceivedRequest] = []
@@ -100,6 +128,7 @@ class ScriptedProvider:
         self.unexpected: list[ReceivedRequest] = []
         self.abandoned: list[int] = []
         self.others: list[ReceivedRequest] = []
+        self.title_requests: list[ReceivedRequest] = []
 
     async def __aenter__(self) -> Self:
         self._port = await self._stack.enter_async_context(serving(self._respond, self._left))
@@ -136,7 +165,7 @@ class ScriptedProvider:
     @property
     def remaining(self) -> int:
         """How many replies of the script are still to be given; 0 for a function."""
-        return 0 if callable(self._script) else max(0, len(self._script) - self._given)
+        return self._replies.remaining
 
     def config(
         self,
@@ -212,8 +241,16 @@ class ScriptedProvider:
         return refuse(wire, Rejection(404, f"Invalid URL ({http.method} {path})"))
 
     def _answer(self, wire: Wire, http: HttpRequest) -> Response:
-        request = _received(len(self.requests), http)
-        self.requests.append(request)
+        if self._titles is not None and asks_for_title(http):
+            response = self._checked(wire, http, self.title_requests, self._titles)
+            return replace(response, request=None)
+        return self._checked(wire, http, self.requests, self._replies)
+
+    def _checked(
+        self, wire: Wire, http: HttpRequest, received: list[ReceivedRequest], replies: _Replies
+    ) -> Response:
+        request = _received(len(received), http)
+        received.append(request)
         try:
             wire.authorize(request)
             remarks = tuple(wire.check(request))
@@ -221,32 +258,21 @@ class ScriptedProvider:
             self.refused.append(Refused(request.index, rejection.status, rejection.message))
             response = refuse(wire, rejection)
         else:
-            request = self.requests[-1] = replace(request, remarks=remarks)
-            response = self._scripted(wire, request)
+            request = received[-1] = replace(request, remarks=remarks)
+            response = self._scripted(wire, request, replies)
         return replace(response, request=request.index)
 
-    def _scripted(self, wire: Wire, request: ReceivedRequest) -> Response:
-        reply = self._next(request)
+    def _scripted(self, wire: Wire, request: ReceivedRequest, replies: _Replies) -> Response:
+        reply = replies.next(request)
         if reply is not None:
             return respond(wire, request, reply)
         self.unexpected.append(request)
         words = (
-            f"The script is exhausted: it has {self._given} replies, and request {request.index} "
+            f"The script is exhausted: it has {replies.given} replies, and request {request.index} "
             "asks for one more."
         )
         # Clients that honour this header do not repeat a request that cannot succeed.
         return refuse(wire, Rejection(500, words), [("x-should-retry", "false")])
-
-    def _next(self, request: ReceivedRequest) -> Reply | None:
-        number = self._given
-        if callable(self._script):
-            reply = self._script(request, number)
-        elif number < len(self._script):
-            reply = self._script[number]
-        else:
-            return None
-        self._given += 1
-        return reply
 
     def _left(self, response: Response) -> None:
         if response.request is not None:
@@ -262,6 +288,7 @@ def serve_in_thread(
     window: int | None = None,
     template: Template | None = None,
     refuse_unknown_members: bool = False,
+    titles: Script | None = None,
 ) -> Generator[ScriptedProvider]:
     """Serve a script from a thread with its own event loop, for tests of other processes.
 
@@ -275,6 +302,7 @@ def serve_in_thread(
         window=window,
         template=template,
         refuse_unknown_members=refuse_unknown_members,
+        titles=titles,
     )
     with start_blocking_portal() as portal, portal.wrap_async_context_manager(provider):
         yield provider
@@ -287,6 +315,12 @@ def nobody_listens() -> Generator[str]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+
+def asks_for_title(request: HttpRequest | ReceivedRequest) -> bool:
+    """Tell whether a request asks for the title of a session, and is no request of a Step."""
+    # The instruction has no character that JSON would write in another way.
+    return INSTRUCTION.encode() in request.body
 
 
 def _received(index: int, http: HttpRequest) -> ReceivedRequest:
