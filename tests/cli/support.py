@@ -17,8 +17,12 @@ from perdure.store.contract import SessionRow
 from perdure.store.database import Database
 from perdure.testing import (
     Finished,
+    ReceivedRequest,
+    Reply,
+    Script,
     ScriptedProvider,
     assert_prefix_kept,
+    empty,
     home_of,
     run_cli,
     serve_in_thread,
@@ -103,21 +107,26 @@ def shell(
     script: Sequence[Any] = (),
     protocol: ProtocolName = "openai-chat",
     config: Mapping[str, Any] | None = None,
+    titles: Script | None = None,
 ) -> Generator[Shell]:
-    """Open a directory with a configured provider.
+    """Open a directory with a configured provider, which has no title for a session to say.
 
     On leaving, each request must begin with the one before it. A test that breaks that on purpose,
     by a second session, a new epoch or a model switch, says why in `prefix_may_break`.
     """
     directory = root / "project"
     directory.mkdir(parents=True, exist_ok=True)
-    with serve_in_thread(script) as provider:
+    with serve_in_thread(script, titles=titles or _no_title) as provider:
         settings = provider.config(protocol, api_key_env=KEY)
         write_config(directory, {**settings, **(config or {})})
         opened = Shell(directory, provider)
         yield opened
         if not opened.prefix_may_break:
             assert_prefix_kept(provider.requests)
+
+
+def _no_title(_request: ReceivedRequest, _number: int) -> Reply:
+    return empty()
 
 
 def until(condition: Callable[[], object]) -> None:
