@@ -23,6 +23,7 @@ from perdure.models.capabilities import AS_OF
 from perdure.models.offers import Facts, Offer, Provider, survey
 from perdure.models.prices import Tier
 from perdure.models.resolve import Models
+from perdure.models.types import ModelProfile
 from perdure.plugins import Registry
 
 
@@ -117,6 +118,7 @@ def _model(provider: Provider, offer: Offer, default: bool) -> Listed:
         published_window=offer.published,
         max_output=profile.max_output,
         system_messages=profile.system_messages,
+        images=_images(profile),
         facts=offer.facts,
         price=tariff.price if tariff else None,
         price_source=tariff.source if tariff else None,
@@ -166,7 +168,7 @@ def _usable(provider: Provider, default: str) -> list[Block]:
 
 
 _ANY = "which models it has is not known; name one with `-m PROVIDER/MODEL`"
-_HEADERS = ("  MODEL", "WINDOW", "OUTPUT", "SYSTEM", "$ IN/OUT/CACHED", "FACTS")
+_HEADERS = ("  MODEL", "WINDOW", "OUTPUT", "SYSTEM", "IMAGES", "$ IN/OUT/CACHED", "FACTS")
 
 
 def _row(offer: Offer, is_default: bool) -> tuple[str | Words, ...]:
@@ -176,9 +178,15 @@ def _row(offer: Offer, is_default: bool) -> tuple[str | Words, ...]:
         _tokens(profile.context_window),
         _tokens(profile.max_output),
         profile.system_messages,
+        {True: "yes", False: "no", None: "-"}[_images(profile)],
         _prices(offer),
         _facts(offer),
     )
+
+
+def _images(profile: ModelProfile) -> bool | None:
+    """Return whether a model takes images; None where a profile does not say so."""
+    return getattr(profile, "images", None)
 
 
 def _facts(offer: Offer) -> Words:
