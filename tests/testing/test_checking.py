@@ -334,6 +334,21 @@ BREAKS: dict[str, tuple[Callable[[Log], Log], str]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        ({"parent": "other", "call": "call_1"}, "epoch 1 lets a task give tasks"),
+        ({"call": "call_1"}, "epoch 1 lets a task give tasks"),
+        ({"parent": "other"}, "session other gave a task by no call"),
+    ],
+)
+def test_a_task_that_breaks_a_rule_is_found_out(
+    logs: dict[str, Log], made: dict[str, Any], words: str
+) -> None:
+    found = check_history(changed(ev.SessionCreated, **made)(logs["lived"]))
+    assert [line for line in found if words in line], found
+
+
 @pytest.mark.parametrize("name", BREAKS)
 def test_a_log_that_breaks_one_rule_is_found_out(logs: dict[str, Log], name: str) -> None:
     mutate, words = BREAKS[name]

@@ -134,7 +134,8 @@ class Delegation:
                     await self._workers.interrupt(task.child, only_here=True)
                     await self._withdraw(task)
                 raise
-            await self._withdraw(task)
+            if found.problem:
+                await self._withdraw(task)
             return found
 
     async def _begin(

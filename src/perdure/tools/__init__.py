@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from perdure.tools.apply_patch import apply_patch_tool
-from perdure.tools.base import Tool, ToolContext, ToolOutput
+from perdure.tools.base import Delegated, Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import DEFAULT_LIMITS, Limits
 from perdure.tools.edit import edit_tool
 from perdure.tools.fetch import fetch_tool
@@ -24,6 +24,7 @@ from perdure.tools.todo import todo_tool
 from perdure.tools.write import write_tool
 
 __all__ = [
+    "Delegated",
     "Limits",
     "Settled",
     "Tool",

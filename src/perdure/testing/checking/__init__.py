@@ -18,6 +18,7 @@ from perdure.testing.checking.prompts import promotions, prompts
 from perdure.testing.checking.requests import requests
 from perdure.testing.checking.sequence import sequence
 from perdure.testing.checking.steps import recoveries, steps
+from perdure.testing.checking.tasks import tasks
 
 Rule = Callable[[Sequence[Record]], Iterator[tuple[int, str]]]
 """One rule: it yields the seq of each event that breaks it, and how."""
@@ -33,6 +34,7 @@ RULES: tuple[Rule, ...] = (
     compactions,
     interrupts,
     requests,
+    tasks,
 )
 
 
