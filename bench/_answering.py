@@ -23,21 +23,21 @@ RESPONSE = (
 ) + _BODY
 
 
-async def read_request(reader: asyncio.StreamReader) -> bytes:
-    """Return the body of the next request, when all of it has come."""
+async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Return head and body of the next request, when all of it has come."""
     head = await reader.readuntil(b"\r\n\r\n")
     length = next(
         int(line.split(b":")[1])
         for line in head.lower().split(b"\r\n")
         if line.startswith(b"content-length:")
     )
-    return await reader.readexactly(length)
+    return head, await reader.readexactly(length)
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
-            body = await read_request(reader)
+            _, body = await read_request(reader)
             if HOLD.encode() in body:
                 writer.write(RESPONSE[: -len(_END)])
                 await reader.read()

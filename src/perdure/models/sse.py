@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from perdure.models.failures import Peer
@@ -38,46 +36,47 @@ class EventReader:
         self._data: list[str] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
-        """Yield each event that the chunk completes."""
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        """Return the events that the chunk completes."""
+        if not chunk:
+            return []
+        if self._after_return:
+            chunk = chunk.removeprefix(b"\n")
+        self._after_return = chunk.endswith(b"\r")
+        events: list[ServerEvent] = []
         for piece in chunk.splitlines(keepends=True):
-            yield from self._piece(piece)
+            line = piece.rstrip(b"\r\n")
+            self._size += len(line)
+            if self._size > self._limit:
+                raise self._peer.broken(f"one event has more than {self._limit} bytes")
+            if len(line) == len(piece):
+                self._line += line
+            elif self._line:
+                self._end_line(bytes(self._line + line), events)
+                self._line.clear()
+            else:
+                self._end_line(line, events)
+        return events
 
-    def close(self) -> Iterator[ServerEvent]:
-        """Yield the event that the end of the stream completes, if there is one."""
-        yield from self._end_line()
-        yield from self._dispatch()
-
-    def _piece(self, piece: bytes) -> Iterator[ServerEvent]:
-        """Take a part of a line, with the line's end where the piece has it."""
-        if self._after_return and piece == b"\n":
-            self._after_return = False
-            return
-        text = piece.rstrip(b"\r\n")
-        self._after_return = piece.endswith(b"\r")
-        self._grow(len(text))
-        self._line += text
-        if len(text) < len(piece):
-            yield from self._end_line()
-
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > self._limit:
-            raise self._peer.broken(f"one event has more than {self._limit} bytes")
-
-    def _end_line(self) -> Iterator[ServerEvent]:
-        line = bytes(self._line)
+    def close(self) -> list[ServerEvent]:
+        """Return the event that the end of the stream completes, if there is one."""
+        events: list[ServerEvent] = []
+        self._end_line(bytes(self._line), events)
         self._line.clear()
+        self._dispatch(events)
+        return events
+
+    def _end_line(self, line: bytes, events: list[ServerEvent]) -> None:
         if not self._begun:
             self._begun = True
             line = line.removeprefix(_BOM)
-        if line.startswith(b":"):
+        if not line:
+            self._dispatch(events)
+        elif line.startswith(b":"):
             # A comment. A stream of nothing else must not count as one large event.
             self._size -= len(line)
-        elif line:
-            self._field(line.decode("utf-8", "replace"))
         else:
-            yield from self._dispatch()
+            self._field(line.decode("utf-8", "replace"))
 
     def _field(self, line: str) -> None:
         name, _, value = line.partition(":")
@@ -87,8 +86,7 @@ class EventReader:
         elif name == "event":
             self._name = value
 
-    def _dispatch(self) -> Iterator[ServerEvent]:
-        event = ServerEvent(self._name, "\n".join(self._data)) if self._data else None
+    def _dispatch(self, events: list[ServerEvent]) -> None:
+        if self._data:
+            events.append(ServerEvent(self._name, "\n".join(self._data)))
         self._name, self._data, self._size = "", [], 0
-        if event is not None:
-            yield event

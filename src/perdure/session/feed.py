@@ -66,6 +66,10 @@ class Feed:
             if not readers:
                 del self._readers[session]
 
+    def is_read(self, session: str) -> bool:
+        """Tell whether anybody reads the session in this process."""
+        return session in self._readers
+
     def publish(self, session: str, records: Iterable[Record | LiveRecord]) -> None:
         """Hand records to every reader of the session."""
         readers = self._readers.get(session)
