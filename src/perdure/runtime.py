@@ -37,6 +37,7 @@ from perdure.session.standing import Standing, standing_of
 from perdure.session.workplace import Surroundings, Workplaces
 from perdure.store.contract import SessionRow, Store
 from perdure.store.sqlite import open_sqlite
+from perdure.telemetry import Telemetry, instrumented
 from perdure.tools import builtin_tools, skill_tool
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
@@ -80,6 +81,7 @@ class Runtime:
         ids: Ids | None = None,
         environ: Mapping[str, str] | None = None,
         retry: RetryPolicy | None = None,
+        telemetry: Telemetry | None = None,
     ) -> AsyncGenerator[Runtime]:
         """Open a store, creating it where there is none, and run sessions in it.
 
@@ -90,12 +92,15 @@ class Runtime:
         `providers` on top of the configured ones. `ask` answers permission questions; without it,
         `ask` means deny. `allow_all` runs every call, whatever the permissions say. `titles`
         has the model write a title for each session that has none, in a request of its own, where
-        the configuration does not say. Raises StoreError and ConfigurationError.
+        the configuration does not say. `telemetry` is where spans and metrics go; without it,
+        OpenTelemetry's variables decide, or nothing where `environ` is given. Raises StoreError
+        and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
         env = dict(os.environ) if environ is None else environ
         contexts, own_tools = tuple(_contexts(sources)), tuple(tools)
         async with (
+            instrumented(telemetry, clock, environ) as instrumentation,
             _opened(store, clock) as opened,
             Transport() as transport,
             Registry(plugins, taken=_taken(contexts, own_tools)) as registry,
@@ -115,6 +120,7 @@ class Runtime:
                 servers=servers,
                 allow_all=allow_all,
                 titles=titles,
+                telemetry=instrumentation,
             )
             equipment = _equipment(opened, around, new_owner(ids), retry or RetryPolicy())
             async with _background() as group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 
@@ -16,6 +17,7 @@ from perdure.history.events import AttemptFailed, Failure, ReasoningDelta, TextD
 from perdure.models.types import Answer, ReasoningPiece, TextPiece
 from perdure.session.boundary import Crossed
 from perdure.session.log import SessionLog
+from perdure.telemetry import Sent, conversation
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -113,6 +115,12 @@ class Attempts:
         return AttemptFailed(self._step.started.step, self.number, failure, self.partial)
 
     async def _once(self) -> Answer:
+        with self._step.workplace.telemetry.request(self._sent()) as span:
+            answer = await self._read(span.piece)
+            span.answered(answer)
+        return answer
+
+    async def _read(self, came: Callable[[], None]) -> Answer:
         target, step = self._step.target, self._step.started.step
         answer: Answer | None = None
         stream = target.protocol.stream(
@@ -120,6 +128,7 @@ class Attempts:
         )
         async with aclosing(stream) as pieces:
             async for piece in pieces:
+                came()
                 match piece:
                     case TextPiece(text):
                         self._text.append(text)
@@ -132,3 +141,14 @@ class Attempts:
         if answer is None:
             raise BrokenStream(f"{target.name} ended its stream without an answer")
         return answer
+
+    def _sent(self) -> Sent:
+        state, target = self._log.state, self._step.target
+        return Sent(
+            session=state.session,
+            endpoint=target.endpoint,
+            profile=target.profile,
+            conversation=partial(conversation, state, target.name),
+            started=self._step.started,
+            attempt=self.number,
+        )

@@ -84,7 +84,10 @@ class Calls:
         if refused := await self._gate.refusal(call, prepared, context):
             return refused
         await self._log.write(ToolStarted(self._step, call.id, call.name))
-        return await run(prepared, context)
+        with self._workplace.telemetry.call(context.session, self._step, call) as span:
+            settled = await run(prepared, context)
+            span.settled(settled)
+        return settled
 
     def _context(self, call: ToolCall) -> ToolContext:
         session, place = self._log.state.session, self._workplace

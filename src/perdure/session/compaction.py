@@ -27,6 +27,7 @@ from perdure.session.attempts import failure_of
 from perdure.session.log import SessionLog
 from perdure.session.requests import Requests, whole_answer
 from perdure.session.workplace import Target, Workplace
+from perdure.telemetry import Conversation, Sent
 
 SUMMARIZE = (
     "The conversation is about to be shortened. Write a summary of everything so far, for yourself:"
@@ -188,10 +189,13 @@ class Compactor:
             raise UsageError(f"session {state.session} has nothing to compact yet")
         # A request that was too long as it was must be summed up without its end.
         shown = cut if reason == "overflow" else len(state.items)
-        body = self._requests.side_request(
-            state, last, target.protocol, [NoteItem(0, SUMMARIZE)], shown
+        ask = NoteItem(0, SUMMARIZE)
+        body = self._requests.side_request(state, last, target.protocol, [ask], shown)
+        said = Conversation(state.frame(last.model).baseline, (*state.items[:shown], ask))
+        sent = Sent(
+            state.session, target.endpoint, target.profile, lambda: said, purpose="compaction"
         )
-        answer = await whole_answer(target, body)
+        answer = await whole_answer(target, body, workplace.telemetry.request(sent))
         kept = state.items[cut].seq if cut < len(state.items) else 0
         return CompactionFinished(_summary(state, answer), kept, answer.usage)
 

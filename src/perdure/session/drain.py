@@ -57,7 +57,9 @@ async def drain(equipment: Equipment, lease: Lease, begun: Begun, delegation: De
     try:
         await log.catch_up()
         remembered.state = log.state
-        released = await _Work(equipment, log, Requests(remembered), begun, delegation).run()
+        with equipment.workplaces.telemetry.drain(lease.session) as span:
+            released = await _Work(equipment, log, Requests(remembered), begun, delegation).run()
+            span.ended(log.state)
         equipment.memory.keep(remembered)
     except LeaseLost:
         released = True

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import aclosing
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, aclosing
 
 from perdure.errors import BrokenStream, EmptyAnswer
 from perdure.history.events import RequestShape, StepStarted
@@ -12,6 +12,7 @@ from perdure.history.state import SessionState
 from perdure.models.types import Answer, Lowering, Request, WireProtocol
 from perdure.session.memory import LoweringKey, Remembered
 from perdure.session.workplace import Target
+from perdure.telemetry import RequestSpan
 
 
 class Requests:
@@ -75,16 +76,29 @@ class Requests:
         return lowering
 
 
-async def whole_answer(target: Target, body: bytes, most: int | None = None) -> Answer:
+async def whole_answer(
+    target: Target,
+    body: bytes,
+    request: AbstractContextManager[RequestSpan],
+    most: int | None = None,
+) -> Answer:
     """Return the answer to a request that is no step's, as a whole.
 
-    Stops reading at more than `most` characters of text and reasoning. Raises ProviderError,
-    EmptyAnswer where no answer came.
+    Stops reading at more than `most` characters of text and reasoning. `request` is the telemetry
+    of it. Raises ProviderError, EmptyAnswer where no answer came.
     """
+    with request as span:
+        answer = await _read(target, body, span.piece, most)
+        span.answered(answer)
+    return answer
+
+
+async def _read(target: Target, body: bytes, came: Callable[[], None], most: int | None) -> Answer:
     answer, read = None, 0
     stream = target.protocol.stream(target.endpoint, target.profile.model, body)
     async with aclosing(stream) as pieces:
         async for piece in pieces:
+            came()
             if isinstance(piece, Answer):
                 answer = piece
             else:

@@ -16,7 +16,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from perdure.config.location import shown
-from perdure.errors import PerdureError
+from perdure.errors import EmptyAnswer, PerdureError, UsageError
 from perdure.history.content import Text, ToolCall
 from perdure.history.events import RequestShape, SessionRenamed
 from perdure.history.items import Frame, SummaryItem, UserItem
@@ -29,6 +29,7 @@ from perdure.session.feed import Feed
 from perdure.session.requests import whole_answer
 from perdure.session.workplace import Target
 from perdure.store.contract import Store
+from perdure.telemetry import Conversation, Sent
 
 _log = logging.getLogger("perdure.session")
 
@@ -95,16 +96,23 @@ class Titles:
             return
         self._asked.add(state.session)
         name = f"title of {state.session}"
-        self._group.start_soon(self._give, state.session, first, crossed.target, name=name)
+        self._group.start_soon(self._give, state.session, first, crossed, name=name)
 
-    async def _give(self, session: str, first: UserItem, target: Target) -> None:
+    async def _give(self, session: str, first: UserItem, crossed: Crossed) -> None:
+        target = _patient(crossed.target)
+        said = Conversation("", [_question(first.text)])
+        sent = Sent(session, target.endpoint, target.profile, lambda: said, purpose="title")
         try:
-            answer = await whole_answer(_patient(target), request_body(target, first.text), _MOST)
-            title = title_in(answer)
-            event = SessionRenamed(title, target.name, answer.usage)
+            body, span = request_body(target, first.text), crossed.workplace.telemetry.request(sent)
+            answer = await whole_answer(target, body, span, _MOST)
+            event = SessionRenamed(title_in(answer), target.name, answer.usage)
 
-            def name(state: SessionState) -> SessionRenamed | None:
-                return event if title and first_prompt(state) == first else None
+            def name(state: SessionState) -> SessionRenamed:
+                if not event.title:
+                    raise EmptyAnswer(f"{target.name} gave none")
+                if first_prompt(state) != first:
+                    raise UsageError("it has a title now, or another beginning")
+                return event
 
             await Changes(session, self._store, self._feed).decide(name)
         except PerdureError as error:
@@ -139,8 +147,11 @@ def request_body(target: Target, prompt: str) -> bytes:
     """Return the request for a title: the instruction and the prompt, cut where it is long."""
     # Under a cache key of its own, so that the session's cached prefix stays where it is.
     frame = Frame("perdure-title", 0, target.name, "", "", ())
-    question = UserItem(1, "", f"{INSTRUCTION}\n\nThe message:\n\n{prompt[:_SHOWN]}")
-    return target.protocol.lowering(frame, _shape(target)).request([question]).body
+    return target.protocol.lowering(frame, _shape(target)).request([_question(prompt)]).body
+
+
+def _question(prompt: str) -> UserItem:
+    return UserItem(1, "", f"{INSTRUCTION}\n\nThe message:\n\n{prompt[:_SHOWN]}")
 
 
 def title_in(answer: Answer) -> str:

@@ -30,6 +30,7 @@ from perdure.plugins import PluginView, Registry
 from perdure.session.admission import replacement_due
 from perdure.skills import user_skills
 from perdure.sources import SkillCatalog, convention, date, entries, environment, opening
+from perdure.telemetry import OFF, Instrumentation
 from perdure.tools import builtin_tools, skill_tool
 from perdure.tools.base import Tool
 from perdure.tools.permissions import Ask
@@ -81,6 +82,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     servers: Servers
     allow_all: bool = False
     titles: bool = False
+    telemetry: Instrumentation = OFF
 
 
 class Workplace:
@@ -101,6 +103,7 @@ class Workplace:
         self.config = config
         self.ask = around.ask
         self.allows_all = around.allow_all
+        self.telemetry = around.telemetry
         self.titles = around.titles if config.titles is None else config.titles
         self.models = models
         self._skills = SkillCatalog(location, user_skills(around.env))
@@ -261,6 +264,7 @@ class Workplaces:
         self._around = around
         self.protocols = wire_protocols(around.transport)
         self.outputs = around.outputs
+        self.telemetry = around.telemetry
         # What a program configures itself must not hang on what its user allowed elsewhere.
         self._answers = Answers(around.env if around.config is None else None)
         self._tool_sets: dict[frozenset[str], ToolSet] = {}

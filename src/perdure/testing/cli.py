@@ -90,7 +90,7 @@ def isolated_environment(cwd: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.endswith("_API_KEY") and not name.startswith(("PERDURE_", "XDG_"))
+        if not name.endswith("_API_KEY") and not name.startswith(("OTEL_", "PERDURE_", "XDG_"))
     }
     return kept | {
         "HOME": str(home),
