@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -106,15 +106,7 @@ class Titles:
             body, span = request_body(target, first.text), crossed.workplace.telemetry.request(sent)
             answer = await whole_answer(target, body, span, _MOST)
             event = SessionRenamed(title_in(answer), target.name, answer.usage)
-
-            def name(state: SessionState) -> SessionRenamed:
-                if not event.title:
-                    raise EmptyAnswer(f"{target.name} gave none")
-                if first_prompt(state) != first:
-                    raise UsageError("it has a title now, or another beginning")
-                return event
-
-            await Changes(session, self._store, self._feed).decide(name)
+            await Changes(session, self._store, self._feed).decide(_named_by(event, first))
         except PerdureError as error:
             _log.debug("session %s: no title was written: %s", session, error)
         except Exception:  # noqa: BLE001 - a title is not worth the work of other sessions
@@ -135,6 +127,19 @@ def first_prompt(state: SessionState) -> UserItem | None:
     if first is None or not first.text.strip() or state.title not in {"", first_words(first.text)}:
         return None
     return first
+
+
+def _named_by(event: SessionRenamed, first: UserItem) -> Callable[[SessionState], SessionRenamed]:
+    """Return the decision to write a title, which raises why none is to be written."""
+
+    def decide(state: SessionState) -> SessionRenamed:
+        if not event.title:
+            raise EmptyAnswer(f"{event.model} gave none")
+        if first_prompt(state) != first:
+            raise UsageError("it has a title now, or another beginning")
+        return event
+
+    return decide
 
 
 def first_words(prompt: str) -> str:
