@@ -29,6 +29,8 @@ and by the step in which it counts. That is well below a tenth of any prefix tha
 and a miss is far above it: then all that came since the Baseline or more is read anew.
 """
 
+_LONGEST_WAIT = 86_400
+
 Standing = Literal["first", "new", "kept", "part", "changed"]
 """How a request stands to those before it: the first one, the first of a new prefix (a Context
 Epoch began), all of the last one kept, a part of it, or none."""
@@ -209,7 +211,8 @@ class _Reading:
                 self._begin(record, record.data)
             case ev.AttemptFailed(wait=wait) if self._step:
                 self._step.failed += 1
-                self._step.asked = record.time + round(1000 * (wait or 0))
+                # A log from elsewhere may hold any number.
+                self._step.asked = record.time + round(1000 * min(max(wait or 0, 0), _LONGEST_WAIT))
             case ev.AssistantMessage(usage=usage, cache_miss=reason) if self._step:
                 self._step.settle(record, usage, reason)
             case ev.CompactionStarted(reason=why):
