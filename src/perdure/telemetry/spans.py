@@ -144,7 +144,7 @@ class _Drain(_Open):
     def __init__(self, telemetry: Spans, session: str) -> None:
         super().__init__(telemetry, f"invoke_agent {of.AGENT}")
         self._session = session
-        self._input = self._output = 0
+        self._usage = Usage()
         self._outcome = ""
         self.model = ""
         self.failed = ""
@@ -157,8 +157,14 @@ class _Drain(_Open):
 
     def used(self, usage: Usage) -> None:
         """Add what one request used."""
-        self._input += usage.input
-        self._output += usage.output
+        so_far = self._usage
+        self._usage = Usage(
+            input=so_far.input + usage.input,
+            output=so_far.output + usage.output,
+            cache_read=so_far.cache_read + usage.cache_read,
+            cache_write=so_far.cache_write + usage.cache_write,
+            reasoning=so_far.reasoning + usage.reasoning,
+        )
 
     def _first(self) -> Attributes:
         return of.of_drain(self._session)
@@ -168,9 +174,7 @@ class _Drain(_Open):
 
     def _last(self) -> Attributes:
         told = {of.MODEL: self.model, "perdure.outcome": self._outcome}
-        return of.of_usage(Usage(self._input, self._output)) | {
-            name: value for name, value in told.items() if value
-        }
+        return of.of_usage(self._usage) | {name: value for name, value in told.items() if value}
 
     def _metric(self) -> tuple[Histogram, Attributes]:
         dimensions: Attributes = {of.OPERATION: "invoke_agent", of.AGENT_NAME: of.AGENT}
