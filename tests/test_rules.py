@@ -55,7 +55,7 @@ WORK = {
     9: "same-request-again partial-answers",
     10: "bounded-retries no-retry",
     11: "overflow step-limit",
-    12: "before-promotion summary-is-no-step failed-summary baseline-too-large",
+    12: "before-promotion summary-is-no-step failed-summary baseline-too-large titles",
     13: "recent-tail",
     14: "sealed-reasoning reasoning-elsewhere",
     15: "one-drain fencing lease-renewal",
@@ -66,7 +66,7 @@ WORK = {
     20: "fork revert",
     21: "export refused-imports",
 }
-MISSING = "more-stores titles"
+MISSING = "more-stores"
 
 _ITEM = re.compile(r"^\* \*\*([\w-]+)\*\*: (.*(?:\n  .*)*)", re.M)
 # What every store must do is tested by the suite that others can run too.

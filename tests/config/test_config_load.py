@@ -97,6 +97,14 @@ def test_in_a_project_without_trust_what_could_redirect_a_key_is_ignored(places:
     )
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+def test_a_project_may_say_whether_models_write_titles(places: Places, wanted: bool) -> None:
+    places.write(f"titles = {str(not wanted).lower()}")
+    places.write(f"titles = {str(wanted).lower()}", places.project)
+    config = load(places.below, places.env)
+    assert (config.titles, config.ignored) == (wanted, ())
+
+
 def test_in_a_trusted_project_all_of_its_file_counts(places: Places) -> None:
     places.write(PROVIDER)
     places.write(
