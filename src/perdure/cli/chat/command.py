@@ -71,7 +71,7 @@ async def _chat(choice: Choice, yes: bool) -> int:
     screen = Screen(Output(sys.stdout))
     with Warnings(screen):
         async with (
-            opened(ask=ChatAsker(screen, sight), allow_all=yes) as runtime,
+            opened(ask=ChatAsker(screen, sight), allow_all=yes, titles=True) as runtime,
             anyio.create_task_group() as group,
         ):
             conversation = Conversation(runtime, screen, sight, choice, group)
