@@ -117,7 +117,7 @@ def test_the_message_quotes_the_provider_and_says_what_to_do() -> None:
         (500, openai("System message must be at the beginning."), 'system_messages = "wrapped"'),
         (400, openai("Unknown parameter: 'x'"), "check the parameters of the model"),
         (429, b"", "try again later"),
-        (301, b"", "set base_url to it"),
+        (301, b"", "set base_url to the new address"),
     ],
 )
 def test_each_kind_has_its_advice(status: int, body: Any, advice: str) -> None:
@@ -170,3 +170,14 @@ def test_the_code_stands_in_for_missing_words() -> None:
     assert "broke off the stream: server_error;" in str(
         failure(PEER, Report(None, "server_error", ""))
     )
+
+
+def test_an_empty_document_has_no_words() -> None:
+    assert str(refused(503, {})) == "acme answered 503; try again later"
+
+
+def test_a_page_that_refuses_may_be_that_of_a_proxy() -> None:
+    page = b"<html><title>403 Forbidden</title></html>"
+    assert "or ask who runs the proxy" in str(refused(403, page))
+    assert "proxy" not in str(refused(403, anthropic("not allowed", "permission_error")))
+    assert "HTTPS_PROXY" in str(refused(407, b"<html>Proxy Authentication Required</html>"))

@@ -234,7 +234,7 @@ async def test_a_redirect_is_not_followed(transport: Transport) -> None:
             message = await failing(stream(transport, server.url), errors.InvalidRequest)
         assert other.requests == []
     assert f"the address has moved to {other.url}" in message
-    assert "set base_url to it" in message
+    assert "set base_url to the new address" in message
 
 
 async def test_a_stream_that_is_cut_says_so(transport: Transport) -> None:

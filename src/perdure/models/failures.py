@@ -107,12 +107,17 @@ class Peer(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a provider said when it failed: HTTP status or None, its code, its words."""
+    """What a provider said when it failed: HTTP status or None, its code, its words.
+
+    `page` tells that they stood on a page instead of an error of the protocol, so that they may be
+    those of a proxy in between.
+    """
 
     status: int | None
     code: str
     words: str
     retry_after: float | None = None
+    page: bool = False
 
 
 def report(status: int | None, body: object, text: str = "", after: float | None = None) -> Report:
@@ -166,7 +171,9 @@ def page_words(body: bytes) -> str:
 def response_report(status: int, body: bytes, after: float | None) -> Report:
     """Return the report of an HTTP response."""
     value = parse(body)
-    return report(status, value, "" if isinstance(value, dict | list) else page_words(body), after)
+    page = not isinstance(value, dict | list)
+    said = report(status, value, page_words(body) if page else "", after)
+    return msgspec.structs.replace(said, page=page)
 
 
 _STATUS: dict[str, int] = {
@@ -299,18 +306,29 @@ def _by_status(status: int, text: str) -> type[ProviderError]:
 
 def _advice(kind: type[ProviderError], peer: Peer, said: Report) -> str:
     if kind is AuthenticationFailed:
-        return f"set {peer.key_env or 'the api_key_env of the provider'} to a valid key"
+        advice = f"set {peer.key_env or 'the api_key_env of the provider'} to a valid key"
+        between = ", or ask who runs the proxy or firewall on the way"
+        return advice + between if said.page and said.words.strip() else advice
     if kind is InvalidRequest:
-        if said.status is not None and said.status < 400:
-            return "set base_url to it; redirects are not followed, so that the key stays here"
-        if _TEMPLATE.search(said.words) and _SYSTEM.search(said.words):
-            return 'set system_messages = "wrapped" for this model'
-        return "check the parameters of the model"
+        return _advice_on_request(said)
     if kind is ModelNotFound:
         return f"check the model {peer.model!r} and the base_url of the provider"
     if kind in (RateLimited, ProviderOverloaded) and said.retry_after is not None:
         return f"try again in {said.retry_after:g} s"
     return _ADVICE[kind]
+
+
+def _advice_on_request(said: Report) -> str:
+    if said.status is not None and said.status < 400:
+        return (
+            "sign in to the network if it asks for that, or set base_url to the new address;"
+            " redirects are not followed, so that the key stays here"
+        )
+    if said.status == 407:
+        return "put the name and password that the proxy wants into HTTPS_PROXY"
+    if _TEMPLATE.search(said.words) and _SYSTEM.search(said.words):
+        return 'set system_messages = "wrapped" for this model'
+    return "check the parameters of the model"
 
 
 _ADVICE: dict[type[ProviderError], str] = {

@@ -65,11 +65,12 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A body that is no answer at all, such as a proxy's error page."""
+    """A body sent as it is, such as a proxy's error page; `headers` go along."""
 
     status: int
     content_type: str
     body: bytes
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 class Reset(msgspec.Struct, frozen=True):
@@ -163,6 +164,16 @@ def html(status: int = 200) -> Reply:
     """Answer with a page of HTML, as proxies and captive portals do."""
     body = b"<!doctype html><html><body><h1>Please sign in</h1></body></html>"
     return Reply(instead=Page(status, "text/html; charset=utf-8", body))
+
+
+def raw(
+    body: bytes,
+    status: int = 200,
+    content_type: str = "text/event-stream",
+    headers: Mapping[str, str] | None = None,
+) -> Reply:
+    """Answer with these bytes, whatever the protocol: a stream written by hand, or garbage."""
+    return Reply(instead=Page(status, content_type, body, tuple((headers or {}).items())))
 
 
 def reset() -> Reply:

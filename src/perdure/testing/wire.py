@@ -145,7 +145,7 @@ def _instead(wire: Wire, instead: object) -> Response:
     if isinstance(instead, Failure):
         return document(instead.status, wire.error_body(instead), instead.headers)
     if isinstance(instead, Page):
-        headers = (("content-type", instead.content_type),)
+        headers = (("content-type", instead.content_type), *instead.headers)
         return Response(instead.status, headers, (Frame(instead.body),), whole=True)
     return Response(status=None)
 
