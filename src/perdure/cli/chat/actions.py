@@ -19,8 +19,8 @@ from perdure.cli.inbox import inbox_page, resolved
 from perdure.cli.page import Block, Words, heading, line, paragraphs, table
 from perdure.cli.spending import prefix_words, spending_words, spent_words
 from perdure.cli.times import local
-from perdure.config.location import shown
-from perdure.errors import PerdureError, UsageError
+from perdure.config.location import find_project, shown
+from perdure.errors import PerdureError, ProviderError, UsageError
 from perdure.history.events import Delivery, Record, ToolSettled
 from perdure.history.items import AssistantItem, Item, UserItem
 from perdure.session.handle import Session
@@ -98,33 +98,43 @@ class Actions:
         """List the models, or switch to one after its price was agreed to."""
         conversation, session = self._conversation, self._conversation.session
         if not name:
-            lines = [
-                line(Words(model, "strong" if model == conversation.model else ""), indent=2)
-                for model in await self.models()
-            ]
-            self._put([line(f"the model is {conversation.model}; /model NAME switches"), *lines])
+            await self._list_models()
         elif session is None:
             await conversation.prefer(name)
             self._note(f"the session will use {conversation.model}")
-        elif await self._agreed(await session.prefix_price(model=name), f"Switch to {name}?"):
-            await session.switch_model(name)
-            await conversation.look()
-            self._note(f"{conversation.model} answers from the next step on")
+        else:
+            directory = (await session.row()).directory
+            wanted = await conversation.runtime.choose_model(directory, name)
+            price = await session.prefix_price(model=wanted)
+            if await self._agreed(price, f"Switch to {shown(wanted)}?"):
+                await session.switch_model(wanted)
+                await conversation.look()
+                self._note(f"{wanted} answers from the next step on")
+
+    async def _list_models(self) -> None:
+        now = self._conversation.model
+        lines = [
+            line(Words(shown(each), "strong" if each == now else ""), indent=2)
+            for each in await self.models()
+        ]
+        self._put([line(f"the model is {shown(now)}; /model NAME switches"), *lines])
 
     async def compact(self, _: str) -> None:
         """Put a summary in the place of the older history."""
         session = self._session
         if await self._agreed(await session.prefix_price(compaction=True), "Compact the history?"):
-            self._conversation.live.wait_for("the summary")
-            if not await session.compact():
-                self._note("there is nothing to summarize")
+            try:
+                if not await session.compact():
+                    self._note("there is nothing to summarize")
+            except ProviderError:
+                pass  # the event of the failure has said so already
 
     async def move(self, directory: str) -> None:
         """Let the session work in another directory."""
         if not directory:
             raise UsageError("give a directory: /move DIR")
         session = self._session
-        there = _from((await session.row()).directory, directory)
+        there = find_project(_from((await session.row()).directory, directory)).directory
         if await self._agreed(await session.prefix_price(), f"Move to {shown(there)}?"):
             await session.move(there)
             await self._conversation.look()

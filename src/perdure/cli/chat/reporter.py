@@ -154,6 +154,8 @@ class ChatReporter:
             self._show(self.live.blocks.feed(text.removeprefix(streamed)))
         else:  # fragments were lost on the way to a slow terminal
             self.live.blocks = Blocks()
+            if not text.startswith(shown):
+                self.note("words were lost on the way to this terminal; the whole answer is:")
             self._show(self.live.blocks.feed(text.removeprefix(shown)))
         self._show(self.live.blocks.finish())
         self._begin_answer()
