@@ -140,9 +140,8 @@ def test_a_terminal_that_goes_away_settles_what_runs(tmp_path: Path) -> None:
     with shell(tmp_path, [SLOW]) as s, in_tmux(s, ["--yes"]) as window:
         window.send("Sleep.")
         window.until("… shell echo begun", "begun")
-        window.do("kill-server")
+        window.vanish()
         until(lambda: s.row().outcome == "interrupted")
-        window.do("-f", "/dev/null", "new-session", "-d", "cat")  # for the end of the test
 
 
 def test_a_killed_chat_is_gone_on_with(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ class Tmux:
     def __init__(self, socket: Path, env: Mapping[str, str]) -> None:
         self._socket = socket
         self._env = env
+        self._there = True
 
     def do(self, *arguments: str, data: str | None = None) -> str:
         """Run a command of tmux; return what it prints."""
@@ -81,6 +82,12 @@ class Tmux:
         """Make the window another size."""
         self.do("resize-window", "-x", "160", "-y", str(rows))
 
+    def vanish(self) -> None:
+        """Close the terminal, whatever runs in it."""
+        if self._there:
+            self.do("kill-server")
+        self._there = False
+
     def pid(self) -> int:
         """Return the process id of the chat."""
         shell = self.do("display-message", "-p", "#{pane_pid}").strip()
@@ -122,4 +129,4 @@ def in_tmux(
             window.until(ready)
         yield window
     finally:
-        window.do("kill-server")
+        window.vanish()

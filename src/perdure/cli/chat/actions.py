@@ -28,6 +28,9 @@ from perdure.session.spending import PrefixPrice, Spent
 
 Action = Callable[["Actions", str], Awaitable[None]]
 
+_SHORT = 0.5
+"""Seconds for which what is typed next waits for a command."""
+
 _LONGEST = 2_000_000
 """Characters of a complete output that are put on the screen; the file has all of it."""
 
@@ -54,7 +57,7 @@ class Actions:
         self._running = ""
 
     async def start(self, command: Command, group: TaskGroup) -> None:
-        """Begin a command; raise UsageError where it makes no sense now."""
+        """Run a command, or only begin one that takes long; UsageError where it makes no sense."""
         known = COMMANDS[command.name]
         if self._running:
             raise UsageError(f"/{self._running} is not done yet")
@@ -65,22 +68,20 @@ class Actions:
         if command.argument and not known.usage:
             raise UsageError(f"/{command.name} stands alone")
         self._running = command.name
-        await group.start(self._run, known.action, command.argument)
+        done = anyio.Event()
+        group.start_soon(self._run, known.action, command.argument, done)
+        # What was typed behind a short one comes after it; nothing waits for a long one.
+        with anyio.move_on_after(_SHORT):
+            await done.wait()
 
-    async def _run(
-        self,
-        action: Action,
-        argument: str,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        task_status.started()
+    async def _run(self, action: Action, argument: str, done: anyio.Event) -> None:
         try:
             await action(self, argument)
         except PerdureError as error:
             self._note(str(error), "bad")
         finally:
             self._running = ""
+            done.set()
 
     async def show_help(self, _: str) -> None:
         """Show the commands and the keys."""
