@@ -14,6 +14,7 @@ import msgspec
 
 from perdure.testing.anthropic_models import system_entries, takes_prefill
 from perdure.testing.diagnostics import check_diagnostics
+from perdure.testing.pictures import decoded, kind_of, pixels
 from perdure.testing.signature import conversation
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
 
@@ -37,6 +38,10 @@ TYPES = {
     "assistant": {"text", "tool_use", "thinking", "redacted_thinking"},
     "system": {"text"},
 }
+PICTURES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+LARGEST_PICTURE = 5 * 1024 * 1024
+"""In characters of base64."""
+
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 ANYWHERE = "; the directive-only form (content: [] with output_config) is accepted at any position"
@@ -86,6 +91,7 @@ def check_form(request: ReceivedRequest, rules: Rules) -> list[Message]:
         _check_blocks(message)
     _check_order(messages, body["model"])
     _check_pairing(_turns(messages))
+    _check_many([picture for message in messages for picture in _pictures(message)])
     _check_markers(body)
     return messages
 
@@ -188,6 +194,8 @@ def _check_blocks(message: Message) -> None:
             raise Rejection(400, f"{at}.{kind}.{name}: Extra inputs are not permitted")
         if kind == "text":
             _check_text(block, at, "messages")
+        elif kind == "image":
+            _check_picture(block, f"{at}.image")
         elif kind == "tool_use":
             _check_tool_use(block, f"{at}.tool_use")
         elif kind == "tool_result":
@@ -244,6 +252,58 @@ def _check_tool_result(block: dict[str, Any], at: str) -> None:
             raise Rejection(400, f"{at}.content.{number}.type: Input should be 'text' or 'image'")
         if each["type"] == "text":
             _check_text(each, f"{at}.content.{number}", "messages")
+        elif block.get("is_error"):
+            raise Rejection(400, f"{at}: all content must be type `text` if `is_error` is true")
+        elif each["type"] == "image":
+            _check_picture(each, f"{at}.content.{number}.image")
+
+
+def _check_picture(block: dict[str, Any], at: str) -> None:
+    source: Any = block.get("source")
+    if not is_object(source) or source.get("type") not in {"base64", "url", "file"}:
+        raise Rejection(400, f"{at}.source: Field required")
+    if source["type"] != "base64":
+        return
+    at = f"{at}.source.base64"
+    kind, data = source.get("media_type"), decoded(source.get("data"))
+    if kind not in PICTURES:
+        wanted = "'image/jpeg', 'image/png', 'image/gif' or 'image/webp'"
+        raise Rejection(400, f"{at}.media_type: Input should be {wanted}")
+    if data is None:
+        raise Rejection(400, f"{at}.data: Invalid base64 data")
+    if (length := len(source["data"])) > LARGEST_PICTURE:
+        words = f"image exceeds 5 MB maximum: {length} bytes > {LARGEST_PICTURE} bytes"
+        raise Rejection(400, f"{at}: {words}")
+    if not kind_of(data):
+        raise Rejection(400, "Could not process image")
+    if kind_of(data) != kind:
+        words = f"Image does not match the provided media type {kind}"
+        raise Rejection(400, f"{at}.data: {words}")
+    _check_pixels(at, data, "", 8000)
+
+
+def _check_pixels(at: str, data: bytes, when: str, most: int) -> None:
+    if max(pixels(data)) > most:
+        words = f"At least one of the image dimensions exceed max allowed size{when}: {most} pixels"
+        raise Rejection(400, f"{at}.data: {words}")
+
+
+def _pictures(message: Message) -> Iterator[tuple[str, bytes]]:
+    """Yield each picture of a message, those in results too, with its place."""
+    for number, block in enumerate(message.blocks):
+        at, inner = f"{message.at}.content.{number}", block.get("content")
+        results = enumerate(inner if is_array(inner) else ())
+        places = [(at, block), *((f"{at}.tool_result.content.{n}", each) for n, each in results)]
+        for place, each in places:
+            if each["type"] == "image" and each["source"]["type"] == "base64":
+                yield f"{place}.image.source.base64", decoded(each["source"]["data"]) or b""
+
+
+def _check_many(pictures: Sequence[tuple[str, bytes]]) -> None:
+    """Refuse large pictures among many, those of earlier turns included."""
+    if len(pictures) > 20:
+        for at, data in pictures:
+            _check_pixels(at, data, " for many-image requests", 2000)
 
 
 def _check_order(messages: Sequence[Message], model: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.testing.pictures import decoded, kind_of
 from perdure.testing.prefix import blocks
 from perdure.testing.signature import Conversation
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
@@ -38,8 +39,14 @@ DECLARATION = frozenset(
         "responseJsonSchema",
     }
 )
-_DATA: Mapping[str, type] = {"text": str, "functionCall": dict, "functionResponse": dict}
-PART = frozenset({*_DATA, "inlineData", "fileData", "thought", "thoughtSignature"})
+_DATA: Mapping[str, type] = {
+    "text": str,
+    "inlineData": dict,
+    "functionCall": dict,
+    "functionResponse": dict,
+}
+PART = frozenset({*_DATA, "fileData", "thought", "thoughtSignature"})
+PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 _CALL: Mapping[str, type] = {"id": str, "name": str, "args": dict}
 _RESPONSE: Mapping[str, type] = {"id": str, "name": str, "response": dict}
 _SCHEMA = frozenset({"parameters", "parametersJsonSchema"})
@@ -106,6 +113,8 @@ def essence(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a part says, whatever its id and its signature."""
     if "text" in part:
         return {"text": part["text"]}
+    if "inlineData" in part:
+        return {"inlineData": part["inlineData"]}
     said = part.get("functionCall") or part["functionResponse"]
     return {name: said[name] for name in ("name", "args", "response") if said.get(name)}
 
@@ -245,10 +254,26 @@ def _check_part(part: Any, at: str) -> None:
             "Unable to submit request because it has an empty text parameter. Add a value to the "
             "parameter and try again."
         )
+    if "inlineData" in part:
+        _check_picture(part["inlineData"], f"{at}.inline_data")
     if "functionCall" in part:
         _check_function(part["functionCall"], _CALL, f"{at}.function_call")
     if "functionResponse" in part:
         _check_function(part["functionResponse"], _RESPONSE, f"{at}.function_response")
+
+
+def _check_picture(given: dict[str, Any], at: str) -> None:
+    _check_members(given, frozenset({"mimeType", "data", "displayName"}), at)
+    data = decoded(given.get("data"))
+    if data is None:
+        shown = str(given.get("data"))[:20]
+        raise _invalid(
+            f"Invalid value at '{at}.data' (TYPE_BYTES), Base64 decoding failed for \"{shown}\""
+        )
+    if given.get("mimeType") not in PICTURES:
+        raise _invalid(f"Unsupported MIME type: {given.get('mimeType')}")
+    if not kind_of(data):
+        raise _invalid("Unable to process input image. Please retry or report in the forum.")
 
 
 def _check_function(given: dict[str, Any], members: Mapping[str, type], at: str) -> None:
@@ -268,6 +293,8 @@ def _check_turns(contents: Sequence[Content]) -> None:
     for content in contents:
         if content.role == "user" and content.calls:
             raise _invalid("Please ensure that function calls are in a turn of the model role.")
+        if content.role == "model" and content.holding("inlineData"):
+            raise _invalid("Please ensure that images are in a turn of the user role.")
         if content.role == "model" and content.responses:
             raise _invalid("Please ensure that function responses are in a turn of the user role.")
         _check_alternation(before, content)

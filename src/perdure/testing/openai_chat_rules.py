@@ -18,6 +18,7 @@ from perdure.testing.openai_refusals import (
     too_long,
     wrong_type,
 )
+from perdure.testing.pictures import check_data_url
 from perdure.testing.templates import TEMPLATES, check_arguments
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
 
@@ -47,6 +48,7 @@ def check_body(request: ReceivedRequest, rules: Rules) -> None:
     messages: list[dict[str, Any]] = body["messages"]
     for index, message in enumerate(messages):
         _check_message(message, f"messages[{index}]")
+        _check_pictures(message, body["model"], f"messages[{index}]")
     _check_pairing(messages)
     if rules.template:
         calls = (call for message in messages for call in message.get("tool_calls") or ())
@@ -111,6 +113,16 @@ def _check_parts(content: Any, allowed: set[str], at: str) -> None:
             raise invalid(f"{at}[{index}].type", kind, sorted(allowed))
         if kind == "text" and not isinstance(part.get("text"), str):
             raise wrong_type(f"{at}[{index}].text", "a string", part.get("text"))
+
+
+def _check_pictures(message: dict[str, Any], model: str, at: str) -> None:
+    content: Any = message.get("content")
+    for index, part in enumerate(content if is_array(content) else ()):
+        if part["type"] == "image_url":
+            place, picture = f"{at}.content[{index}].image_url", part.get("image_url")
+            if not is_object(picture):
+                raise wrong_type(place, "an object", picture)
+            check_data_url(picture.get("url"), model, f"{place}.url")
 
 
 def _check_calls(calls: Any, at: str) -> None:

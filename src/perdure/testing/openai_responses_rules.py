@@ -19,6 +19,7 @@ from perdure.testing.openai_refusals import (
     too_long,
     wrong_type,
 )
+from perdure.testing.pictures import check_data_url
 from perdure.testing.prefix import input_items
 from perdure.testing.signature import Bound, Conversation, conversation
 from perdure.testing.templates import TEMPLATES, check_arguments
@@ -42,6 +43,7 @@ INCLUDABLE = (
 ROLES = ("assistant", "system", "developer", "user")
 PARTS = {"assistant": ("output_text", "refusal")}
 INPUT_PARTS = ("input_text", "input_image", "input_file")
+DETAILS = ("low", "high", "auto", "original")
 _WORDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
 PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 LONGEST_ID = 64
@@ -68,6 +70,7 @@ def check_form(request: ReceivedRequest, rules: Rules) -> Sequence[Item]:
     items = input_items(body)
     for index, item in enumerate(items):
         _check_item(item, f"input[{index}]")
+        _check_pictures(item, body["model"], f"input[{index}]")
     _check_ids(items)
     _check_pairing(items)
     _check_neighbours(items)
@@ -201,16 +204,31 @@ def _check_message(item: dict[str, Any], at: str) -> None:
         return
     if not is_array(content):
         raise wrong_type(f"{at}.content", "one of an array of objects or string", content)
-    refuse_empty(content, f"{at}.content")
-    allowed = PARTS.get(role, INPUT_PARTS)
+    _check_parts(content, PARTS.get(role, INPUT_PARTS), f"{at}.content")
+
+
+def _check_parts(content: list[Any], allowed: Sequence[str], at: str) -> None:
+    refuse_empty(content, at)
     for index, part in enumerate(content):
-        place = f"{at}.content[{index}]"
+        place = f"{at}[{index}]"
         kind = part.get("type") if is_object(part) else None
         if kind not in allowed:
             raise invalid(f"{place}.type", kind, allowed)
         member = _WORDS.get(str(kind))
         if member and not isinstance(part.get(member), str):
             raise wrong_type(f"{place}.{member}", "a string", part.get(member))
+
+
+def _check_pictures(item: Item, model: str, at: str) -> None:
+    for member in ("content", "output"):
+        parts: Any = item.get(member)
+        for index, part in enumerate(parts if is_array(parts) else ()):
+            place = f"{at}.{member}[{index}]"
+            if part["type"] != "input_image":
+                continue
+            if part.get("detail", "auto") not in DETAILS:
+                raise invalid(f"{place}.detail", part["detail"], DETAILS)
+            check_data_url(part.get("image_url"), model, f"{place}.image_url")
 
 
 def _check_reasoning(item: dict[str, Any], at: str) -> None:
@@ -238,8 +256,12 @@ def _check_output(item: dict[str, Any], at: str) -> None:
         if name not in item:
             raise _missing(f"{at}.{name}")
     _check_short(item["call_id"], f"{at}.call_id")
-    if not isinstance(item["output"], str) and not is_array(item["output"]):
-        raise wrong_type(f"{at}.output", "one of a string or array of objects", item["output"])
+    output: Any = item["output"]
+    if isinstance(output, str):
+        return
+    if not is_array(output):
+        raise wrong_type(f"{at}.output", "one of a string or array of objects", output)
+    _check_parts(output, INPUT_PARTS, f"{at}.output")
 
 
 _CHECKS: Mapping[Any, Callable[[dict[str, Any], str], None]] = {
