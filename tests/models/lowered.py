@@ -12,6 +12,7 @@ from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, Item, ResultItem, SystemItem, UserItem
 from perdure.models.types import Lowering, Request
 from tests.models.histories import PROTOCOLS, unmarked
+from tests.models.sdk_types import check_request
 
 CACHED = {"type": "ephemeral"}
 READ = ToolDefinition("read", "Read a file.", {"type": "object"})
@@ -56,8 +57,9 @@ def messages(
     protocol: str, items: Sequence[Item], form: Form = "wrapped", given: Frame | None = None
 ) -> list[Any]:
     """Return the messages of a request, without cache markers."""
-    found = body(lowering(protocol, form, given).request(items))["messages"]
-    return [_without_markers(message) for message in found]
+    found = body(lowering(protocol, form, given).request(items))
+    check_request(protocol, found)
+    return [_without_markers(message) for message in found["messages"]]
 
 
 def _without_markers(message: dict[str, Any]) -> dict[str, Any]:

@@ -24,12 +24,12 @@ def check_event(event: Any) -> None:
     """Raise where an event of a stream is not as documented, or has a member too many."""
     found = _EVENT.validate_python(event, strict=True)
     assert found.type == event["type"]
-    _refuse_more(found)
+    refuse_more(found)
 
 
 def check_response(body: Any) -> None:
     """Raise where a whole response is not as documented, or has a member too many."""
-    _refuse_more(Response.model_validate(body, strict=True))
+    refuse_more(Response.model_validate(body, strict=True))
 
 
 def _read(value: Any) -> None:
@@ -41,12 +41,12 @@ def _read(value: Any) -> None:
             _read(each)
 
 
-def _refuse_more(value: Any) -> None:
+def refuse_more(value: Any) -> None:
     """Refuse members that the library does not know: it would keep them without a word."""
     if isinstance(value, list):
         for each in cast("list[Any]", value):
-            _refuse_more(each)
+            refuse_more(each)
     elif isinstance(value, BaseModel):
         assert not value.model_extra, f"{type(value).__name__} has no {sorted(value.model_extra)}"
         for _, each in value:
-            _refuse_more(each)
+            refuse_more(each)

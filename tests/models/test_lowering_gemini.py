@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import msgspec
 import pytest
-from google.genai import types
 from msgspec.structs import replace
 
 from perdure.errors import ConfigurationError
@@ -19,24 +17,16 @@ from perdure.models.lowering import HEAD_CHANGED, SUMMARY
 from perdure.testing import gemini_rules
 from perdure.testing.wire import ReceivedRequest, Rules
 from tests.models.lowered import READ, answer, body, call, frame, lowering, prompt, result, told
+from tests.models.sdk_types import check_request
 
 PROTOCOL = "gemini"
 OPTIONAL = {"wire": {"signatures": "optional"}}
 HOME = "https://generativelanguage.googleapis.com/v1beta"
 
 
-def check(found: dict[str, Any]) -> None:
-    """Hold a body against the types of the provider's own library, which forbid what is unknown."""
-    for content in [*found["contents"], found.get("systemInstruction", {"parts": []})]:
-        types.Content.model_validate_json(msgspec.json.encode(content))
-    for tool in found.get("tools", []):
-        types.Tool.model_validate_json(msgspec.json.encode(tool))
-    types.GenerationConfig.model_validate_json(msgspec.json.encode(found["generationConfig"]))
-
-
 def lowered(*items: Item, given: Any = None, **parameters: Any) -> list[Any]:
     found = body(lowering(PROTOCOL, given=given, parameters=parameters).request(items))
-    check(found)
+    check_request(PROTOCOL, found)
     return found["contents"]
 
 
@@ -73,7 +63,7 @@ def signed(part: ToolCall | Text, signature: str = "c2lnbg==") -> Any:
 def test_the_head_holds_the_baseline_the_tools_and_the_output_limit() -> None:
     given = frame(ToolDefinition("z", "Last.", {"type": "object"}), READ, baseline="Facts.")
     found = body(lowering(PROTOCOL, given=given).request([prompt("Hi")]))
-    check(found)
+    check_request(PROTOCOL, found)
     declared = [
         {"name": "read", "description": "Read a file.", "parametersJsonSchema": {"type": "object"}},
         {"name": "z", "description": "Last.", "parametersJsonSchema": {"type": "object"}},
@@ -95,7 +85,7 @@ def test_parameters_go_along_beside_the_output_limit() -> None:
     generation = {"thinkingConfig": {"includeThoughts": True}, "temperature": 0.5}
     given: dict[str, Any] = {"generationConfig": generation, "safetySettings": []}
     found = body(lowering(PROTOCOL, parameters=given).request([prompt("Hi")]))
-    check(found)
+    check_request(PROTOCOL, found)
     assert found["generationConfig"] == {**generation, "maxOutputTokens": 100}
     assert found["safetySettings"] == []
 

@@ -26,6 +26,7 @@ from perdure.testing import (
     think,
 )
 from perdure.testing.provider import PROTOCOLS, ProtocolName
+from tests.models.sdk_types import check_request
 from tests.session.support import KEY, ask, by_epoch, log_of, of_type, one_provider_each
 
 pytestmark = pytest.mark.anyio
@@ -71,6 +72,8 @@ async def prove(root: Path, protocols: list[ProtocolName]) -> None:
         steps = of_type(await log_of(session), ev.StepStarted)
     assert not provider.refused
     assert len(provider.requests) == len(steps) == len(TURN) * len(protocols)
+    for number, request in enumerate(provider.requests):
+        check_request(protocols[number // len(TURN)], request.json)
     for epoch in by_epoch(steps, provider.requests):
         assert_prefix_kept(epoch)
 

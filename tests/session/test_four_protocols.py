@@ -22,6 +22,7 @@ from perdure.testing import (
     think,
 )
 from perdure.testing.provider import PROTOCOLS, ProtocolName
+from tests.models.sdk_types import check_request
 from tests.session.support import KEY, ask, by_epoch, log_of, of_type, one_provider_each
 
 pytestmark = pytest.mark.anyio
@@ -79,6 +80,10 @@ def named(protocol: ProtocolName) -> str:
     return f"{protocol}/{MODELS[protocol]}"
 
 
+def protocol_of(request: ReceivedRequest) -> ProtocolName:
+    return next(protocol for protocol, model in MODELS.items() if model == request.model)
+
+
 async def stay(session: Session, protocol: ProtocolName) -> None:
     """Let one protocol answer with tools, and then once more with words alone."""
     await session.switch_model(named(protocol))
@@ -103,6 +108,8 @@ async def test_a_session_is_driven_through_all_protocols_with_a_compaction_on_th
     assert [request.model for request in requests] == [
         MODELS[protocol] for protocol in (*PROTOCOLS, *reversed(PROTOCOLS)) for _ in range(3)
     ]
+    for request in provider.requests:
+        check_request(protocol_of(request), request.json)
     for number, kept in enumerate(by_epoch(steps, requests)):
         assert_prefix_kept(kept)
         # What is new is told within the epoch too: behind results, and behind a prompt.
