@@ -91,7 +91,8 @@ class Conversation:
             self.live.rest()
             if state.pending or state.unread or state.step:
                 reporter.note(f"something is left to do here; {GO_ON}", "warn")
-        self._group.start_soon(self._follow, session, state.last_seq)
+        self._following = anyio.CancelScope()
+        self._group.start_soon(self._follow, session, state.last_seq, self._following)
 
     def forget(self) -> None:
         """Leave the session; the next prompt begins a new one, in the same directory."""
@@ -176,8 +177,8 @@ class Conversation:
         for each in records[begin:]:
             self.reporter.show(each)
 
-    async def _follow(self, session: Session, after: int) -> None:
-        with anyio.CancelScope() as self._following:
+    async def _follow(self, session: Session, after: int, following: anyio.CancelScope) -> None:
+        with following:
             try:
                 async with aclosing(session.events(after=after)) as records:
                     async for record in records:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
@@ -95,7 +96,7 @@ class Screen:
     def __init__(self, out: Output) -> None:
         self.out = out
         self._face: Face | None = None
-        self._blocks: list[Block] = []
+        self._blocks: deque[Block] = deque()
         self._news = anyio.Event()
         self._question: Question | None = None
         self._asking = anyio.Lock()
@@ -136,10 +137,13 @@ class Screen:
         self.refresh()
 
     def warn(self, text: str) -> None:
-        """Show what went wrong and does not end the chat; the same words only once."""
+        """Show what went wrong and does not end the chat; the same words only once.
+
+        It may be called from any thread.
+        """
         if text not in self._warned:
             self._warned.add(text)
-            self.say([line(Words(f"warning: {printable(text)}", "warn"))])
+            self._blocks.append(line(Words(f"warning: {printable(text)}", "warn")))
 
     def refresh(self) -> None:
         """Draw what has changed, soon."""
@@ -202,7 +206,7 @@ class Screen:
 
     def flush(self) -> None:
         """Write what waits to be shown, in one go with the rows below it."""
-        blocks, self._blocks = self._blocks, []
+        blocks = [self._blocks.popleft() for _ in range(len(self._blocks))]
         shown = self._app.is_running and not self._app.is_done
         if shown:
             self._app.renderer.erase()
@@ -212,7 +216,8 @@ class Screen:
 
     async def _draw(self) -> None:
         while True:
-            await self._news.wait()
+            with anyio.move_on_after(_REDRAW):
+                await self._news.wait()
             self._news = anyio.Event()
             if self._blocks:
                 self.flush()
