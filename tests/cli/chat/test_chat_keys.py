@@ -176,6 +176,10 @@ def test_what_was_typed_comes_back_in_the_next_chat(tmp_path: Path) -> None:
             window.press("C-r")
             window.type("quest")
             window.until("A question about birds.")
+            window.press("C-c")
+            window.gone("birds")
+            window.type("typed again")
+            window.until("> typed again")
         (kept,) = (home_of(s.directory) / "data" / "typed").iterdir()
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -16,7 +18,7 @@ from perdure.cli.chat.screen import Screen
 from perdure.cli.chat.typed import Command
 from perdure.cli.context_page import next_step, source_standing
 from perdure.cli.inbox import inbox_page, resolved
-from perdure.cli.page import Block, Words, heading, line, paragraphs, table
+from perdure.cli.page import Block, Style, Words, heading, line, paragraphs, table
 from perdure.cli.spending import prefix_words, spending_words, spent_words
 from perdure.cli.times import local
 from perdure.config.location import find_project, shown
@@ -25,8 +27,11 @@ from perdure.history.events import Delivery, Record, ToolSettled
 from perdure.history.items import AssistantItem, Item, UserItem
 from perdure.session.handle import Session
 from perdure.session.spending import PrefixPrice, Spent
+from perdure.tools.printable import shortened
 
 Action = Callable[["Actions", str], Awaitable[None]]
+
+_SEQ = re.compile(r"[0-9]{1,18}")
 
 _SHORT = 0.5
 """Seconds for which what is typed next waits for a command."""
@@ -144,7 +149,7 @@ class Actions:
     async def fork(self, message: str) -> None:
         """Go on in a copy of the session."""
         origin = self._session
-        copy = await origin.fork(int(message) if message.isdecimal() else message or None)
+        copy = await origin.fork(int(message) if _SEQ.fullmatch(message) else message or None)
         await self._conversation.open(copy)
         self._note(f"this is a copy; `perdure chat -s {origin.id}` goes on with the other one")
 
@@ -185,9 +190,9 @@ class Actions:
     async def expand(self, number: str) -> None:
         """Show the complete output of a call."""
         settled = self._conversation.reporter.settled
-        wanted = int(number) if number.isdecimal() else max(settled, default=0)
-        if (number and not number.isdecimal()) or wanted not in settled:
-            raise UsageError(f"no call here has the number {number or 1}")
+        wanted = int(number) if _SEQ.fullmatch(number) else max(settled, default=0)
+        if (number and not _SEQ.fullmatch(number)) or wanted not in settled:
+            raise UsageError(f"no call here has the number {shortened(number or '1', 20)}")
         event = await _settlement(self._session, settled[wanted])
         output = await anyio.to_thread.run_sync(_complete, event)
         self._put([line(Words(f"[{wanted}]", "strong")), *paragraphs(output, "dim", indent=2)])
@@ -251,8 +256,8 @@ class Actions:
         answer = await self._screen.ask([line(), words], "[y/N]")
         return answer.lower() in {"y", "yes"}
 
-    def _note(self, text: str, style: str = "dim") -> None:
-        self._conversation.reporter.note(text, "bad" if style == "bad" else "dim")
+    def _note(self, text: str, style: Style = "dim") -> None:
+        self._conversation.reporter.note(text, style)
 
     def _put(self, blocks: list[Block]) -> None:
         self._conversation.reporter.put(blocks)
@@ -260,7 +265,7 @@ class Actions:
 
 def _from(here: str, directory: str) -> Path:
     """Return a directory as a shell in another one would take it."""
-    return Path(here) / Path(directory).expanduser()
+    return Path(here) / os.path.expanduser(directory)  # noqa: PTH111 - Path raises without a home
 
 
 def _last_prompts(items: list[Item]) -> list[UserItem]:

@@ -29,6 +29,7 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenuControl
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style as Looks
 from prompt_toolkit.widgets import SearchToolbar
 
@@ -161,9 +162,10 @@ class Screen:
     # What is asked.
 
     async def ask(self, lines: Iterable[Block], choices: str) -> str:
-        """Put a question and return what is answered, empty for Ctrl-C; one question at a time.
+        """Put a question and return what is answered; one question at a time.
 
-        What stands in the prompt line is kept and comes back; cancelling takes the question back.
+        An empty answer and Ctrl-C are a "no". What stands in the prompt line is kept and comes
+        back; cancelling takes the question back.
         """
         async with self._asking:
             self.say(lines)
@@ -234,7 +236,7 @@ class Screen:
         if self._question is not None:
             self._answered("")
         elif self._app.layout.is_searching:
-            self._app.layout.focus(self._line_control)
+            stop_search()
         elif self._face is not None:
             self._face.stop()
 
