@@ -22,7 +22,7 @@ FLOORS = (
     ("store",),
     ("config",),
     ("files",),
-    ("instructions", "skills"),
+    ("images", "instructions", "skills"),
     ("sources", "models", "tools"),
     ("exchange", "mcp", "plugins", "telemetry"),
     ("session",),

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         DirectoryNotFound,
         DuplicateKey,
         EmptyAnswer,
+        ImageRefused,
         ImportRefused,
         InvalidKey,
         InvalidRequest,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
         UnknownProvider,
         UsageError,
     )
+    from perdure.history.content import Image
     from perdure.history.events import LiveRecord, Record
     from perdure.runtime import Runtime
     from perdure.session.caching import CachedRequest, CacheReport
@@ -103,6 +105,8 @@ __all__ = [
     "DuplicateKey",
     "EmptyAnswer",
     "Generation",
+    "Image",
+    "ImageRefused",
     "ImportRefused",
     "InvalidKey",
     "InvalidRequest",
@@ -197,6 +201,7 @@ _HOMES = {
         "DirectoryNotFound",
         "DuplicateKey",
         "EmptyAnswer",
+        "ImageRefused",
         "ImportRefused",
         "InvalidKey",
         "InvalidRequest",
@@ -226,6 +231,7 @@ _HOMES = {
         "UnknownProvider",
         "UsageError",
     ),
+    "perdure.history.content": ("Image",),
     "perdure.history.events": (
         "LiveRecord",
         "Record",

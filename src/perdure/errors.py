@@ -9,6 +9,7 @@
     │   ├── SessionNotFound        no session has that id
     │   ├── AmbiguousId            a shortened id fits several
     │   ├── DirectoryNotFound      a Location must be an existing directory
+    │   ├── ImageRefused           an image cannot be taken, or the model takes none
     │   └── ImportRefused          a file is not a whole, valid export
     ├── ContextError               a System Context cannot be composed
     │   ├── InvalidKey             a key is not `namespace/name`
@@ -82,6 +83,10 @@ class AmbiguousId(UsageError):
 
 class DirectoryNotFound(UsageError):
     """A Location must be an existing directory."""
+
+
+class ImageRefused(UsageError):
+    """An image file is broken, too large or no image, or the model takes none; says which."""
 
 
 class ImportRefused(UsageError):

@@ -110,17 +110,19 @@ async def test_the_rest_of_a_huge_line_is_only_counted(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("magic", "kind"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0", "PNG"),
-        (b"\xff\xd8\xff\xe0", "JPEG"),
-        (b"GIF89a", "GIF"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "WebP"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "png"),
+        (b"\xff\xd8\xff\xe0", "jpeg"),
+        (b"GIF89a", "gif"),
+        (b"RIFF\x10\0\0\0WEBPVP8 ", "webp"),
     ],
 )
-async def test_an_image_is_refused_with_the_reason(bench: Bench, magic: bytes, kind: str) -> None:
+async def test_an_image_is_refused_where_the_model_takes_none(
+    bench: Bench, magic: bytes, kind: str
+) -> None:
     bench.file("picture", magic)
     settled = await bench.call("read", path="picture")
     assert settled.outcome == "failed"
-    assert settled.output == f"picture is a {kind} image; this tool reads only text"
+    assert settled.output == f"picture is an image (image/{kind}), and this model takes no images"
 
 
 async def test_a_file_with_nul_bytes_is_refused(bench: Bench) -> None:

@@ -123,7 +123,13 @@ def _data(each: PendingPrompt) -> dict[str, Any]:
         "seq": each.seq,
         "admitted": iso(each.time),
         "text": each.text,
+        "images": [image.described for image in each.images],
     }
+
+
+def _words(each: PendingPrompt) -> str:
+    images = f"(images: {len(each.images)})" if each.images else ""
+    return f"{first_words(each.text)} {images}".strip()
 
 
 def inbox_page(waiting: Sequence[PendingPrompt]) -> Block:
@@ -135,7 +141,7 @@ def inbox_page(waiting: Sequence[PendingPrompt]) -> Block:
             Words(shown(short[each.id]), "strong"),
             each.delivery,
             ago(each.time, now),
-            first_words(each.text),
+            _words(each),
         )
         for each in waiting
     ]

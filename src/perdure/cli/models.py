@@ -23,7 +23,6 @@ from perdure.models.capabilities import AS_OF
 from perdure.models.offers import Facts, Offer, Provider, survey
 from perdure.models.prices import Tier
 from perdure.models.resolve import Models
-from perdure.models.types import ModelProfile
 from perdure.plugins import Registry
 
 
@@ -118,7 +117,7 @@ def _model(provider: Provider, offer: Offer, default: bool) -> Listed:
         published_window=offer.published,
         max_output=profile.max_output,
         system_messages=profile.system_messages,
-        images=_images(profile),
+        images=profile.images,
         facts=offer.facts,
         price=tariff.price if tariff else None,
         price_source=tariff.source if tariff else None,
@@ -178,15 +177,10 @@ def _row(offer: Offer, is_default: bool) -> tuple[str | Words, ...]:
         _tokens(profile.context_window),
         _tokens(profile.max_output),
         profile.system_messages,
-        {True: "yes", False: "no", None: "-"}[_images(profile)],
+        "yes" if profile.images else "no",
         _prices(offer),
         _facts(offer),
     )
-
-
-def _images(profile: ModelProfile) -> bool | None:
-    """Return whether a model takes images; None where a profile does not say so."""
-    return getattr(profile, "images", None)
 
 
 def _facts(offer: Offer) -> Words:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing, suppress
+from pathlib import Path
 
 import anyio
 import click
@@ -11,6 +12,7 @@ import msgspec
 
 from perdure.cli.arguments import given_text, prompt_text
 from perdure.cli.asking import Asker, can_ask
+from perdure.cli.attaching import image_option, read_files, with_named
 from perdure.cli.choosing import Choice, choose
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
@@ -18,9 +20,19 @@ from perdure.cli.output import Output
 from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
-from perdure.errors import PerdureError, UsageError
+from perdure.errors import ImageRefused, PerdureError, UsageError
+from perdure.history.content import Image
 from perdure.history.events import InterruptAsked, PromptWithdrawn
+from perdure.runtime import Runtime
 from perdure.session.handle import Admission, Session
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """What is sent: the text, the files of --image; `named` where the text may name images too."""
+
+    text: str
+    files: list[Path]
+    named: bool
 
 
 @click.command(short_help="Send one prompt and print the answer.")
@@ -44,6 +56,7 @@ from perdure.session.handle import Admission, Session
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
+@image_option
 @click.option("--yes", is_flag=True, help="Answer yes to every permission question.")
 def run(
     prompt: str,
@@ -52,28 +65,32 @@ def run(
     model: str | None,
     directory: str | None,
     format_: str,
+    files: list[Path],
     yes: bool,
 ) -> int:
     """Send PROMPT, in a new session or another one, and print the answer.
 
-    A PROMPT of - is read from standard input. The answer goes to standard output, all else to
+    A PROMPT of - is read from standard input. Images that PROMPT names are sent with it, where the
+    model takes images. The answer goes to standard output, all else to
     standard error.
 
     \b
     Examples:
       perdure run "Why does the build fail?"
       perdure run -c "And on Python 3.13?"
+      perdure run "What is wrong in @shot.png?"
       git diff | perdure run --format json -
     """
     if session and again:
         raise UsageError("-s names a session and -c takes the latest one; give only one of them")
     text = prompt_text(prompt)
     choice = Choice(session=session, again=again, model=model, directory=directory)
+    sent = Sent(text, files, named=prompt != "-")
     asking = prompt != "-" and can_ask()
-    return anyio.run(_run, text, choice, format_ == "json", yes, asking)
+    return anyio.run(_run, sent, choice, format_ == "json", yes, asking)
 
 
-async def _run(text: str, choice: Choice, json: bool, yes: bool, asking: bool) -> int:
+async def _run(sent: Sent, choice: Choice, json: bool, yes: bool, asking: bool) -> int:
     out, err = Output(sys.stdout), Output(sys.stderr)
     terminal = Terminal(out, err)
     answering = _Answering(out, terminal, json=json)
@@ -81,14 +98,30 @@ async def _run(text: str, choice: Choice, json: bool, yes: bool, asking: bool) -
     ending = Ending()
     with Warnings(terminal):
         async with opened(ask=ask, allow_all=yes) as runtime:
-            session = await choose(runtime, choice, text, terminal)
+            session, images = await _begin(runtime, sent, choice, terminal)
             if not err.is_terminal:
                 terminal.note(f"session: {session.id}")
-            ending = await answering.answer(session, text)
+            ending = await answering.answer(session, sent.text, images)
             terminal.end_line()
             if err.is_terminal:
                 terminal.note(f"go on with: perdure run -s {await short_id(runtime, session.id)}")
     return answering.stop.code or _code(session, ending)
+
+
+async def _begin(
+    runtime: Runtime, sent: Sent, choice: Choice, terminal: Terminal
+) -> tuple[Session, tuple[Image, ...]]:
+    """Return the session and the images of its prompt; for refused ones, none is begun."""
+    images = await read_files(sent.files)
+    session = await choose(runtime, choice, sent.text, terminal)
+    try:
+        if sent.named or images:
+            images = await with_named(session, sent.text if sent.named else "", images, terminal)
+    except ImageRefused:
+        if not (choice.session or choice.again):
+            await runtime.delete_session(session.id)
+        raise
+    return session, images
 
 
 class _Answering:
@@ -102,13 +135,13 @@ class _Answering:
         self.asker = Asker(terminal, self._turn)
         self.stop = Stop()
 
-    async def answer(self, session: Session, text: str) -> Ending:
+    async def answer(self, session: Session, text: str, images: tuple[Image, ...]) -> Ending:
         """Admit the prompt and show what becomes of it; return how it ended."""
         ending = Ending()
         async with anyio.create_task_group() as group:
             await group.start(self.stop.watch, session)
             group.start_soon(self._terminal.show_progress)
-            admission = await session.prompt(text, delivery="queue", hold=True)
+            admission = await session.prompt(text, images=images, delivery="queue", hold=True)
             ending = await self._follow(session, admission)
             await self._answer_others(session)
             group.cancel_scope.cancel()

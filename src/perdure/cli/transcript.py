@@ -17,6 +17,7 @@ from perdure.history.items import (
     SummaryItem,
     SystemItem,
     UserItem,
+    images_in,
 )
 from perdure.tools.permissions import question
 
@@ -44,7 +45,8 @@ def transcript_blocks(items: Iterable[Item]) -> list[Block]:
 def _item(item: Item) -> list[Block]:
     match item:
         case UserItem():
-            return [*_speaker("you", item), *paragraphs(item.text, indent=2)]
+            words = paragraphs(item.text, indent=2)
+            return [*_speaker("you", item), *words, *_images(item, 2)]
         case SystemItem():
             return [*_speaker("system", item), *paragraphs(item.text, "dim", indent=2)]
         case NoteItem():
@@ -58,7 +60,11 @@ def _item(item: Item) -> list[Block]:
             style = "dim" if item.outcome == "completed" else "bad"
             label = f"{item.name}: {item.outcome}"
             head = line(Words(label, style), _seq(item), indent=4)
-            return [head, *paragraphs(item.output, "dim", indent=6)]
+            return [head, *paragraphs(item.output, "dim", indent=6), *_images(item, 6)]
+
+
+def _images(item: Item, indent: int) -> list[Block]:
+    return [line(Words(each.described, "dim"), indent=indent) for each in images_in(item)]
 
 
 def _speaker(name: str, item: Item) -> list[Block]:

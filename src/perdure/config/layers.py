@@ -37,6 +37,7 @@ _MODEL = table(
         "context_window": values.count,
         "max_output": values.count,
         "system_messages": values.one_of(*get_args(Form)),
+        "images": values.flag,
         "parameters": each(values.any_name, values.parameter),
         "price": table(dict.fromkeys(_PRICES, values.dollars)),
     }

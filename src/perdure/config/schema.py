@@ -50,7 +50,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
     """One model behind one provider; None leaves a value to the catalog.
 
     `context_window` and `max_output` are tokens. `system_messages` is the form in which System
-    Messages go out. `parameters` are further members of the request body, as JSON data.
+    Messages go out. `images` says whether it takes pictures. `parameters` are further members of
+    the request body, as JSON data. `price` is what its tokens cost.
     """
 
     context_window: int | None = None
@@ -58,6 +59,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     system_messages: Form | None = None
     parameters: Mapping[str, Any] = {}
     price: Price | None = None
+    images: bool | None = None
 
 
 class ProviderConfig(msgspec.Struct, frozen=True):

@@ -42,6 +42,35 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", tag_field="kind", o
     opaque: Any = None
 
 
+MediaType = Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+"""The kinds of images that providers take."""
+
+
+class Image(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A picture that a Prompt or the result of a tool call carries.
+
+    `data` is the file, byte for byte; in JSON it is base64. `width` and `height` are pixels as the
+    file's own header gives them. `name` is that of the file, for people.
+    """
+
+    media_type: MediaType
+    data: bytes
+    width: int
+    height: int
+    name: str = ""
+
+    def __repr__(self) -> str:
+        return f"Image({self.described!r})"
+
+    @property
+    def described(self) -> str:
+        """One line about it: name, kind, pixels and size."""
+        kind = self.media_type.removeprefix("image/").upper().replace("WEBP", "WebP")
+        size = max(1, round(len(self.data) / 1024))
+        name = f"{self.name}: " if self.name else ""
+        return f"{name}{kind} image, {self.width} x {self.height} pixels, {size} KiB"
+
+
 Part = Text | Reasoning | ToolCall
 """One part of an assistant message, in the order in which the model produced it."""
 

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.context.snapshot import SourceSnapshot
 from perdure.errors import StoreDamaged
-from perdure.history.content import Form, Part, StopReason, ToolDefinition, Usage
+from perdure.history.content import Form, Image, Part, StopReason, ToolDefinition, Usage
 
 Delivery = Literal["steer", "queue"]
 """How a Prompt is promoted: at the next boundary, or when the session would otherwise be idle."""
@@ -175,13 +175,14 @@ class CompactionFailed(Event, frozen=True):
 
 
 class PromptAdmitted(Event, frozen=True):
-    """A Prompt is durable in the inbox. `holder` is the owner that will drain it itself."""
+    """A Prompt is durable in the inbox, with its images. `holder` will drain it itself."""
 
     type: ClassVar[str] = "prompt.admitted"
     prompt: str
     text: str
     delivery: Delivery = "steer"
     holder: str = ""
+    images: tuple[Image, ...] = ()
 
 
 class PromptDeliveryChanged(Event, frozen=True):
@@ -246,7 +247,8 @@ class RequestShape(msgspec.Struct, frozen=True, omit_defaults=True):
     """All that decides a request's bytes beside the history: sampled once per Step.
 
     `protocol` is its wire protocol, `form` how System Messages go out that no answer has bound
-    yet, `max_output` the output limit in tokens, `parameters` further body members.
+    yet, `max_output` the output limit in tokens, `parameters` further body members, `images`
+    whether pictures go out or are only named.
     """
 
     protocol: str
@@ -254,6 +256,7 @@ class RequestShape(msgspec.Struct, frozen=True, omit_defaults=True):
     form: Form
     max_output: int
     parameters: dict[str, Any] = {}
+    images: bool = False
 
 
 class StepStarted(Event, frozen=True):
@@ -326,6 +329,7 @@ class ToolSettled(Event, frozen=True):
     outcome: CallOutcome
     output: str
     file: str = ""
+    images: tuple[Image, ...] = ()
 
 
 class RecoveryStarted(Event, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from perdure.history.content import Form, Part, ToolDefinition
+from perdure.history.content import Form, Image, Part, ToolDefinition
 from perdure.history.events import CallOutcome
 
 
@@ -14,6 +14,7 @@ class UserItem(msgspec.Struct, frozen=True):
     seq: int
     prompt: str
     text: str
+    images: tuple[Image, ...] = ()
 
 
 class SystemItem(msgspec.Struct, frozen=True):
@@ -66,9 +67,15 @@ class ResultItem(msgspec.Struct, frozen=True):
     name: str
     output: str
     outcome: CallOutcome
+    images: tuple[Image, ...] = ()
 
 
 Item = UserItem | SystemItem | NoteItem | SummaryItem | AssistantItem | ResultItem
+
+
+def images_in(item: Item) -> tuple[Image, ...]:
+    """Return the pictures that an item carries."""
+    return item.images if isinstance(item, UserItem | ResultItem) else ()
 
 
 class Frame(msgspec.Struct, frozen=True):

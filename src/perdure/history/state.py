@@ -15,7 +15,7 @@ import msgspec
 from perdure.context.snapshot import SourceSnapshot
 from perdure.errors import StoreDamaged
 from perdure.history import events as ev
-from perdure.history.content import Form, ToolCall, ToolDefinition, Usage
+from perdure.history.content import Form, Image, ToolCall, ToolDefinition, Usage
 from perdure.history.items import (
     AssistantItem,
     Frame,
@@ -39,6 +39,7 @@ class Pending(msgspec.Struct, frozen=True):
     delivery: ev.Delivery
     holder: str
     seq: int
+    images: tuple[Image, ...] = ()
 
 
 class Epoch(msgspec.Struct, frozen=True):
@@ -381,7 +382,7 @@ def _compaction_failed(state: SessionState, event: ev.CompactionFailed) -> None:
 
 def _admitted(state: SessionState, event: ev.PromptAdmitted) -> None:
     state.pending[event.prompt] = Pending(
-        event.prompt, event.text, event.delivery, event.holder, state.last_seq
+        event.prompt, event.text, event.delivery, event.holder, state.last_seq, event.images
     )
 
 
@@ -407,7 +408,7 @@ def _withdrawn(state: SessionState, event: ev.PromptWithdrawn) -> None:
 def _promoted(state: SessionState, event: ev.PromptPromoted) -> None:
     prompt = _pending(state, event.prompt)
     del state.pending[event.prompt]
-    state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text))
+    state.items.append(UserItem(state.last_seq, prompt.prompt, prompt.text, prompt.images))
     state.unread = True
     state.steps_of_prompt = 0
     state.crashes = state.crashed_summaries = 0
@@ -480,7 +481,12 @@ def _tool_settled(state: SessionState, event: ev.ToolSettled) -> None:
         raise StoreDamaged(f"session {state.session}: a result for the unknown call {event.call}")
     settled = step.calls[event.call]
     settled.result = ResultItem(
-        state.last_seq, event.call, settled.call.name, event.output, event.outcome
+        state.last_seq,
+        event.call,
+        settled.call.name,
+        event.output,
+        event.outcome,
+        event.images,
     )
     if not step.unsettled:
         # Results settle in any order; the history keeps the order of the calls.

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from perdure.history.content import Reasoning, Text, ToolCall
+from perdure.history.content import Image, Reasoning, Text, ToolCall
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.anthropic_stream import THINKING, MessagesDecoder
@@ -19,6 +19,7 @@ from perdure.models.encoding import as_object, canonical, encode, is_object
 from perdure.models.head import keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
 from perdure.models.page import Block
+from perdure.models.pictures import base64
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -32,6 +33,7 @@ class MessagesDialect:
 
     marker = b',"cache_control":' + encode(_MARK)
     native_closes = True
+    pictures_in_results = True
     ids = IdRule(re.compile(r"[^a-zA-Z0-9_-]"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:
@@ -45,6 +47,10 @@ class MessagesDialect:
         """Write a text block of the user turn."""
         return Block("user", encode({"type": "text", "text": text}))
 
+    def picture(self, image: Image) -> Block:
+        """Write an image block of the user turn."""
+        return Block("user", encode(_picture(image)))
+
     def native(self, text: str) -> Block:
         """Write a text block of a system entry."""
         return Block("system", encode({"type": "text", "text": text}))
@@ -53,9 +59,13 @@ class MessagesDialect:
         """Write a tool_result block of the user turn."""
         block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call}
         failed = item.outcome != "completed"
-        if item.output.strip() or failed:
-            # An error without words is refused.
-            block["content"] = item.output if item.output.strip() else "(no output)"
+        # An error without words is refused.
+        words = item.output if item.output.strip() else "(no output)" if failed else ""
+        if item.images:
+            texts = [{"type": "text", "text": words}] if words else []
+            block["content"] = [*texts, *map(_picture, item.images)]
+        elif words:
+            block["content"] = words
         if failed:
             block["is_error"] = True
         return Block("user", encode(block))
@@ -117,7 +127,9 @@ class Anthropic:
     def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
         """Begin the lowering of an epoch."""
         ending = partial(question, frame) if asks(shape) else None
-        return HistoryLowering(MessagesDialect(frame, shape), frame, shape.form, ending)
+        return HistoryLowering(
+            MessagesDialect(frame, shape), frame, shape.form, images=shape.images, ending=ending
+        )
 
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""
@@ -127,6 +139,11 @@ class Anthropic:
             headers["x-api-key"] = endpoint.api_key
         post = Post(endpoint=endpoint, model=model, url=url, headers=headers, body=body)
         return self._transport.stream(post, MessagesDecoder(post.peer))
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media_type, "data": base64(image)}
+    return {"type": "image", "source": source}
 
 
 def _tools(frame: Frame) -> list[dict[str, Any]]:

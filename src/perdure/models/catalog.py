@@ -18,6 +18,7 @@ from perdure.models.head import OWN, WIRE, Conventions
 from perdure.models.openai_chat import ChatWire
 from perdure.models.openai_responses import STATELESS, ResponsesWire
 from perdure.models.types import ModelProfile
+from perdure.models.vision import takes_images
 
 
 class Overrides(msgspec.Struct, frozen=True):
@@ -27,6 +28,7 @@ class Overrides(msgspec.Struct, frozen=True):
     max_output: int | None = None
     system_messages: Form | None = None
     parameters: Mapping[str, Any] = {}
+    images: bool | None = None
 
 
 def profile(
@@ -54,7 +56,14 @@ def profile(
         system_messages=given.system_messages or form,
         parameters=_parameters(provider, model, protocol, row if own else None, given.parameters),
         known=known,
+        images=_images(model, row, given.images),
     )
+
+
+def _images(model: str, row: Capability, given: bool | None) -> bool:
+    if given is not None:
+        return given
+    return takes_images(model) if row is capabilities.UNKNOWN else row.images
 
 
 def _look_up(model: str, base_url: str, protocol: str) -> tuple[Capability, bool, bool]:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from perdure.history.content import Part, ToolCall
+from perdure.history.content import Image, Part, ToolCall
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.calls import IdRule, tool_name
@@ -19,6 +19,7 @@ from perdure.models.gemini_stream import SEALS, SIGNATURE, GeminiDecoder
 from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering, wrapped
 from perdure.models.page import Block
+from perdure.models.pictures import base64
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -79,6 +80,7 @@ class GeminiDialect:
 
     marker = b""
     native_closes = False
+    pictures_in_results = False  # a content of function responses holds nothing else
     ids = IdRule(re.compile(r"(?!)"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:
@@ -93,6 +95,11 @@ class GeminiDialect:
     def words(self, text: str) -> Block:
         """Write a text part of a user content."""
         return _block("user", {"text": text})
+
+    def picture(self, image: Image) -> Block:
+        """Write an image part of a user content."""
+        data = {"mimeType": image.media_type, "data": base64(image)}
+        return _block("user", {"inlineData": data})
 
     def native(self, text: str) -> Block:
         """Write a System Message: the protocol has no role for it, so it is wrapped too."""
@@ -157,7 +164,7 @@ class Gemini:
 
     def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
         """Begin the lowering of an epoch."""
-        return HistoryLowering(GeminiDialect(frame, shape), frame, shape.form)
+        return HistoryLowering(GeminiDialect(frame, shape), frame, shape.form, images=shape.images)
 
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from perdure.history.content import Form, Text, ToolCall
+from msgspec.structs import replace
+
+from perdure.history.content import Form, Image, Text, ToolCall
 from perdure.history.items import (
     AssistantItem,
     Frame,
@@ -25,6 +27,7 @@ from perdure.history.items import (
 from perdure.models.calls import CallIds, IdRule
 from perdure.models.chain import same_head, start
 from perdure.models.page import Block, Page
+from perdure.models.pictures import heading, left_out
 from perdure.models.types import Request
 
 SUMMARY = (
@@ -59,17 +62,23 @@ class Dialect(Protocol):
     `head` is the body up to where the first block goes; `keyed` is what the provider's cache is
     keyed by before any block, without markers; `marker` is the member that marks a block for the
     cache, or nothing. Where `native_closes` is true, native System Messages must follow a user
-    turn, and nothing but an answer may follow them.
+    turn, and nothing but an answer may follow them. `pictures_in_results` tells whether the result
+    of a call can hold pictures; where it cannot, they follow in the user role.
     """
 
     head: bytes
     keyed: bytes
     marker: bytes
     native_closes: bool
+    pictures_in_results: bool
     ids: IdRule
 
     def words(self, text: str) -> Block:
         """Write text in the user role."""
+        ...
+
+    def picture(self, image: Image) -> Block:
+        """Write a picture in the user role."""
         ...
 
     def native(self, text: str) -> Block:
@@ -88,7 +97,8 @@ class Dialect(Protocol):
 class HistoryLowering:
     """Lower one epoch's history for one model; `types.Lowering` is the contract.
 
-    `form` is how System Messages go out that no answer has bound. `ending` writes the end of a
+    `form` is how System Messages go out that no answer has bound. Without `images`, pictures are
+    only named, for a model that takes none. `ending` writes the end of a
     body from the items in it, where it says more than that the list of messages is over; no
     provider keys its cache by what stands there.
     """
@@ -98,11 +108,14 @@ class HistoryLowering:
         dialect: Dialect,
         frame: Frame,
         form: Form,
+        *,
+        images: bool,
         ending: Callable[[Sequence[Item]], bytes] | None = None,
     ) -> None:
         self._dialect = dialect
         self._frame = frame
         self._form: Form = form
+        self._images = images
         self._ending = ending
         self._begin()
 
@@ -163,10 +176,10 @@ class HistoryLowering:
         page = Page(self._page.link)
         forms: list[tuple[int, Form]] = []
         for run, answer in _runs(items):
-            for at, item, form in self._placed(run):
-                page.add(self._input(item, form, ids))
-                if form is not None:
-                    forms.append((at, form))
+            placed = self._placed(run)
+            for block in self._inputs(placed, ids):
+                page.add(block)
+            forms.extend((at, form) for at, _, form in placed if form is not None)
             if answer is not None:
                 page.turn()
                 for block in self._dialect.answer(answer, ids.name(answer)):
@@ -191,18 +204,53 @@ class HistoryLowering:
     def _wanted(self, item: Input) -> Form | None:
         return (item.form or self._form) if isinstance(item, SystemItem) else None
 
-    def _input(self, item: Input, form: Form | None, ids: CallIds) -> Block:
+    def _inputs(self, placed: Iterable[_Placed], ids: CallIds) -> Iterator[Block]:
+        """Write what stands before an answer; results lie together, so their pictures wait."""
+        waiting: list[Block] = []
+        for _, item, form in placed:
+            if isinstance(item, ResultItem):
+                yield self._dialect.result(self._seen(item), ids.wire(item.call))
+                waiting.extend(self._behind(item))
+                continue
+            yield from waiting
+            waiting.clear()
+            yield from self._input(item, form)
+        yield from waiting
+
+    def _input(self, item: Input, form: Form | None) -> Iterator[Block]:
         match item:
-            case ResultItem():
-                return self._dialect.result(item, ids.wire(item.call))
             case SystemItem() if form == "native":
-                return self._dialect.native(item.text)
+                yield self._dialect.native(item.text)
             case SystemItem():
-                return self._dialect.words(wrapped(self._frame.marker, item.text))
+                yield self._dialect.words(wrapped(self._frame.marker, item.text))
             case SummaryItem():
-                return self._dialect.words(SUMMARY + item.text)
-            case UserItem() | NoteItem():
-                return self._dialect.words(item.text)
+                yield self._dialect.words(SUMMARY + item.text)
+            case UserItem(images=images):
+                if item.text.strip():
+                    yield self._dialect.words(item.text)
+                yield from self._pictures(images)
+            case NoteItem(text=text):
+                yield self._dialect.words(text)
+            case ResultItem():  # written by `_inputs`, which knows the id of its call
+                pass
+
+    def _pictures(self, images: Sequence[Image]) -> Iterator[Block]:
+        if self._images:
+            yield from map(self._dialect.picture, images)
+        elif images:
+            yield self._dialect.words(left_out(images))
+
+    def _seen(self, item: ResultItem) -> ResultItem:
+        """Return a result as the model can take it: with its pictures, or with their names."""
+        if self._images or not item.images:
+            return item
+        return replace(item, output=f"{item.output}\n{left_out(item.images)}".strip(), images=())
+
+    def _behind(self, item: ResultItem) -> Iterator[Block]:
+        """Write the pictures of a result that cannot hold them."""
+        if self._images and item.images and not self._dialect.pictures_in_results:
+            yield self._dialect.words(heading(item))
+            yield from map(self._dialect.picture, item.images)
 
     def _end(self, tail: Page) -> tuple[int, str]:
         return len(self._page.links) + len(tail.links), tail.link.hex()
@@ -301,7 +349,9 @@ def _runs(
 
 def _says_something(item: Input) -> bool:
     """Blank text blocks are refused by providers; a System Message or result is never dropped."""
-    return isinstance(item, SystemItem | ResultItem) or item.text.strip() != ""
+    if isinstance(item, SystemItem | ResultItem) or item.text.strip():
+        return True
+    return isinstance(item, UserItem) and bool(item.images)
 
 
 def _is_answer(item: Item) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.history.content import Reasoning, Text, ToolCall
+from perdure.history.content import Image, Reasoning, Text, ToolCall
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.calls import IdRule, tool_name
@@ -17,6 +17,7 @@ from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
 from perdure.models.openai_stream import REASONING_MEMBERS, ChatDecoder
 from perdure.models.page import Block
+from perdure.models.pictures import data_url
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -38,6 +39,7 @@ class ChatDialect:
 
     marker = b""
     native_closes = False
+    pictures_in_results = False  # tool messages hold only text
     # OpenAI takes any characters but refuses more than forty of them.
     ids = IdRule(re.compile(r"(?!)"), 40)
 
@@ -52,6 +54,10 @@ class ChatDialect:
     def words(self, text: str) -> Block:
         """Write a text part; adjacent ones share a user message, for templates that alternate."""
         return Block("user", encode({"type": "text", "text": text}))
+
+    def picture(self, image: Image) -> Block:
+        """Write an image part of a user message."""
+        return Block("user", encode({"type": "image_url", "image_url": {"url": data_url(image)}}))
 
     def native(self, text: str) -> Block:
         """Write a message in the system or developer role."""
@@ -119,7 +125,7 @@ class OpenAIChat:
 
     def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
         """Begin the lowering of an epoch."""
-        return HistoryLowering(ChatDialect(frame, shape), frame, shape.form)
+        return HistoryLowering(ChatDialect(frame, shape), frame, shape.form, images=shape.images)
 
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from perdure.history.content import Part, Reasoning, Text, ToolCall
+from perdure.history.content import Image, Part, Reasoning, Text, ToolCall
 from perdure.history.events import RequestShape
 from perdure.history.items import AssistantItem, Frame, ResultItem
 from perdure.models.calls import IdRule, tool_name
@@ -18,6 +18,7 @@ from perdure.models.lowering import HistoryLowering
 from perdure.models.openai_chat import bearer
 from perdure.models.openai_responses_stream import ITEMS, ResponsesDecoder
 from perdure.models.page import Block
+from perdure.models.pictures import data_url
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -47,6 +48,7 @@ class ResponsesDialect:
 
     marker = b""
     native_closes = False
+    pictures_in_results = True
     ids = IdRule(re.compile(r"(?!)"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:
@@ -62,14 +64,22 @@ class ResponsesDialect:
         """Write a text part of a user message."""
         return Block("user", encode({"type": "input_text", "text": text}))
 
+    def picture(self, image: Image) -> Block:
+        """Write an image part of a user message."""
+        return Block("user", encode(_picture(image)))
+
     def native(self, text: str) -> Block:
         """Write a message in the developer role."""
         return Block(self._wire.system_role, self._message(text), whole=True)
 
     def result(self, item: ResultItem, call: str) -> Block:
         """Write the output of a function call."""
-        output = {"type": "function_call_output", "call_id": call, "output": item.output}
-        return Block("tool", encode(output), whole=True)
+        output: Any = item.output
+        if item.images:
+            texts = [{"type": "input_text", "text": item.output}] if item.output.strip() else []
+            output = [*texts, *map(_picture, item.images)]
+        written = {"type": "function_call_output", "call_id": call, "output": output}
+        return Block("tool", encode(written), whole=True)
 
     def answer(self, item: AssistantItem, calls: dict[str, str]) -> list[Block]:
         """Write the items of an answer as they came, or without what binds them where it is not."""
@@ -147,13 +157,19 @@ class OpenAIResponses:
 
     def lowering(self, frame: Frame, shape: RequestShape) -> Lowering:
         """Begin the lowering of an epoch."""
-        return HistoryLowering(ResponsesDialect(frame, shape), frame, shape.form)
+        return HistoryLowering(
+            ResponsesDialect(frame, shape), frame, shape.form, images=shape.images
+        )
 
     def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
         """Post one Attempt and yield its pieces, ending with exactly one Answer."""
         url = endpoint.base_url.rstrip("/") + "/responses"
         post = Post(endpoint=endpoint, model=model, url=url, headers=bearer(endpoint), body=body)
         return self._transport.stream(post, ResponsesDecoder(post.peer))
+
+
+def _picture(image: Image) -> dict[str, Any]:
+    return {"type": "input_image", "detail": "auto", "image_url": data_url(image)}
 
 
 def _tools(frame: Frame) -> list[dict[str, Any]]:

@@ -38,7 +38,8 @@ class ModelProfile(msgspec.Struct, frozen=True):
     """What is known of one model behind one provider.
 
     `context_window` and `max_output` are tokens. `system_messages` is the form in which System
-    Messages go out. `known` is False where these are only defaults.
+    Messages go out. `images` tells whether it takes pictures. `known` is False where these are
+    only defaults.
     """
 
     provider: str
@@ -48,6 +49,7 @@ class ModelProfile(msgspec.Struct, frozen=True):
     system_messages: Form
     parameters: Mapping[str, object] = {}
     known: bool = True
+    images: bool = False
 
 
 class TextPiece(msgspec.Struct, frozen=True):

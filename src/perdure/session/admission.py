@@ -16,15 +16,23 @@ from perdure.context import (
 )
 from perdure.history.content import ToolDefinition
 from perdure.history.events import EpochStarted, Event, SystemMessage
+from perdure.history.items import images_in
 from perdure.history.state import MOVED, SessionState
 
 
 def replacement_due(
-    state: SessionState, model: str, tools: Sequence[ToolDefinition], *, on_move: OnMove = "epoch"
+    state: SessionState,
+    model: str,
+    tools: Sequence[ToolDefinition],
+    *,
+    on_move: OnMove = "epoch",
+    images: bool | None = None,
 ) -> tuple[str, ...]:
     """Return every reason for which the epoch in force must end; derived from the log alone.
 
     With `on_move` "update", a move alone ends no epoch: what it changes is told like any change.
+    `images` says whether the model takes pictures now, None where that is not asked: those that
+    the epoch holds go out in another way once it changes.
     """
     epoch = state.epoch
     if epoch is None:
@@ -35,7 +43,16 @@ def replacement_due(
         reasons.append("model switched")
     if epoch.tools != tuple(tools):
         reasons.append("tools changed")
+    if images is not None and _pictures_change(state, images):
+        reasons.append("image input changed")
     return tuple(dict.fromkeys(reasons))
+
+
+def _pictures_change(state: SessionState, images: bool) -> bool:
+    last = state.last_step
+    if last is None or last.request.images == images:
+        return False
+    return any(images_in(item) for item in state.items)
 
 
 def admit(
@@ -46,6 +63,7 @@ def admit(
     tools: Sequence[ToolDefinition],
     lowering: int,
     on_move: OnMove = "epoch",
+    images: bool | None = None,
 ) -> list[Event]:
     """Return the one event that brings the model up to date, or none.
 
@@ -61,7 +79,7 @@ def admit(
             )
         ]
 
-    reasons = replacement_due(state, model, tools, on_move=on_move)
+    reasons = replacement_due(state, model, tools, on_move=on_move, images=images)
     if state.epoch is None:
         return start(observation.initialize(), reasons)
     decided = (

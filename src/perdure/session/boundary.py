@@ -82,6 +82,7 @@ class Boundary:
             tools=tools.definitions(),
             lowering=target.protocol.version,
             on_move=workplace.config.on_move,
+            images=target.profile.images,
         )
         started, request = self._requests.prepare(state.preview(events), target)
         await self._log.write_sampled([*events, started])

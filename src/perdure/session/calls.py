@@ -34,7 +34,10 @@ STEP_LIMIT = Settled("not_run", "not run: the step limit of this prompt is reach
 
 
 class Calls:
-    """Runs the calls of one step at one Workplace, with the tools of its boundary."""
+    """Runs the calls of one step at one Workplace, with the tools of its boundary.
+
+    `images` says whether the step's model takes pictures.
+    """
 
     def __init__(
         self,
@@ -43,12 +46,15 @@ class Calls:
         tools: ToolSet,
         step: int,
         delegation: Delegation,
+        *,
+        images: bool,
     ) -> None:
         self._log = log
         self._workplace = workplace
         self._tools = tools
         self._step = step
         self._delegation = delegation
+        self._images = images
         self._gate = Gate(log.state.session, workplace)
 
     async def run(self, calls: list[ToolCall]) -> None:
@@ -102,6 +108,7 @@ class Calls:
             idempotency_key=f"{session}:{self._step}:{call.id}",
             allowed=place.config.tools.allowed_paths,
             hosts=place.config.tools.allowed_hosts,
+            images=self._images,
             delegate=self._delegation.of_call(self._log.state, place.location, call.id, progress),
         )
 
@@ -120,7 +127,7 @@ def _with_entries(settled: Settled) -> tuple[Settled, list[EntrySet]]:
 
 def settlement(step: int, call: ToolCall, settled: Settled) -> ToolSettled:
     """Return the event that settles a call."""
-    return ToolSettled(step, call.id, settled.outcome, settled.output, settled.file)
+    return ToolSettled(step, call.id, settled.outcome, settled.output, settled.file, settled.images)
 
 
 def given_up(step: OpenStep, running: Settled, but: Iterable[Call] = ()) -> list[ToolSettled]:

@@ -20,8 +20,9 @@ from perdure.history.events import (
     Failure,
     StepStarted,
 )
-from perdure.history.items import AssistantItem, Item, NoteItem, ResultItem, UserItem
+from perdure.history.items import AssistantItem, Item, NoteItem, ResultItem, UserItem, images_in
 from perdure.history.state import Pending, SessionState
+from perdure.models.pictures import tokens_of_image
 from perdure.models.types import Answer
 from perdure.session.attempts import failure_of
 from perdure.session.log import SessionLog
@@ -44,17 +45,22 @@ _CRASHES = 3
 
 
 def tokens_of(items: Sequence[Item]) -> int:
-    """Return about how many tokens items take, counted as four bytes each."""
-    return len(msgspec.json.encode(items)) // _BYTES_PER_TOKEN
+    """Return about how many tokens items take: four bytes each, and pictures by their pixels."""
+    images = [image for item in items for image in images_in(item)]
+    words = [
+        msgspec.structs.replace(item, images=()) if images_in(item) else item for item in items
+    ]
+    return len(msgspec.json.encode(words)) // _BYTES_PER_TOKEN + sum(map(tokens_of_image, images))
 
 
-def estimate(state: SessionState, waiting: Sequence[str] = ()) -> int:
-    """Return about how many tokens the next request has, with the texts that wait.
+def estimate(state: SessionState, waiting: Sequence[Pending] = ()) -> int:
+    """Return about how many tokens the next request has, with the prompts that wait.
 
     It is what the provider counted last plus what is new since; where it has not counted the
     history as it is now, everything is estimated.
     """
-    new = sum(len(text.encode()) for text in waiting) // _BYTES_PER_TOKEN
+    new = sum(len(prompt.text.encode()) for prompt in waiting) // _BYTES_PER_TOKEN
+    new += sum(tokens_of_image(image) for prompt in waiting for image in prompt.images)
     usage = state.usage
     if usage is not None and usage.input:
         return usage.input + usage.output + tokens_of(_since_answer(state.items)) + new
@@ -69,7 +75,7 @@ def fixed_tokens(state: SessionState) -> int:
     return len(epoch.baseline.encode() + msgspec.json.encode(epoch.tools)) // _BYTES_PER_TOKEN
 
 
-def is_nearly_full(state: SessionState, target: Target, waiting: Sequence[str]) -> bool:
+def is_nearly_full(state: SessionState, target: Target, waiting: Sequence[Pending]) -> bool:
     """Say whether the next request would leave no room for an answer."""
     window = target.profile.context_window
     room = window - target.profile.max_output - window // _MARGIN
@@ -150,7 +156,7 @@ class Compactor:
             return
         elif state.last_step is not None and (waiting or state.unread):
             target = workplace.target(state.model)
-            full = is_nearly_full(state, target, [prompt.text for prompt in waiting])
+            full = is_nearly_full(state, target, waiting)
             if full and _is_worthwhile(state.items, target.profile.context_window):
                 await self.run(workplace, "automatic")
 

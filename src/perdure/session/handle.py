@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import msgspec
 from perdure.clock import Ids
 from perdure.config.location import find_project
 from perdure.context.compare import same
-from perdure.errors import PerdureError, PromptConflict, UsageError
+from perdure.errors import ImageRefused, PerdureError, PromptConflict, UsageError
 from perdure.exchange import exported, write_export
 from perdure.history import events as ev
+from perdure.history.content import Image
 from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
 from perdure.models.resolve import Models
+from perdure.session.attaching import attached, takes_images
 from perdure.session.attempts import error_of
 from perdure.session.caching import CacheReport, cache_report
 from perdure.session.changes import Changes, delivery_of, unicode_text, whole_number
@@ -60,6 +62,7 @@ class Session:
         self,
         text: str,
         *,
+        images: Iterable[Image | str | Path] = (),
         id: str | None = None,  # noqa: A002 - the id of the prompt, as every client knows it
         delivery: ev.Delivery = "steer",
         hold: bool = False,
@@ -72,12 +75,15 @@ class Session:
         boundary) or `queue` (when the session would otherwise be idle). With `hold`, a queued
         Prompt is left to this runtime, and to its permissions, while it lives. Without `wake`,
         only a drain that runs already, here or in another process, takes it; else it waits.
+        `images` go with the text: paths, relative to the Location, or Images. ImageRefused where
+        one cannot be taken, or where the session's model takes none.
         """
-        if not unicode_text(text, "prompt").strip():
-            raise UsageError("the prompt is empty; write what the model should do")
         prompt = self._ids.new() if id is None else _prompt_id(id)
+        pictures = await self._pictures(prompt, images)
+        if not unicode_text(text, "prompt").strip() and not pictures:
+            raise UsageError("the prompt is empty; write what the model should do")
         holder = self._equipment.owner if hold else ""
-        admitted = ev.PromptAdmitted(prompt, text, delivery_of(delivery), holder)
+        admitted = ev.PromptAdmitted(prompt, text, delivery_of(delivery), holder, pictures)
         try:
             record = await self._changes.write(admitted)
         except PromptConflict:
@@ -87,6 +93,14 @@ class Session:
         if wake:
             self._coordinator.wake(self.id)
         return admission
+
+    async def takes_images(self) -> bool:
+        """Say whether the model of the next step takes images, as far as is known and configured.
+
+        Raises UnknownProvider, UnknownModel, ConfigurationError and DirectoryNotFound.
+        """
+        row = await self.row()
+        return await takes_images(self._equipment.workplaces, row.directory, row.model)
 
     async def inbox(self) -> list[PendingPrompt]:
         """Return the pending Prompts, in the order in which they are promoted.
@@ -379,6 +393,20 @@ class Session:
     @property
     def _outputs(self) -> Path:
         return self._equipment.workplaces.outputs / self.id
+
+    async def _pictures(
+        self, prompt: str, images: Iterable[Image | str | Path]
+    ) -> tuple[Image, ...]:
+        if not (given := tuple(images)):
+            return ()
+        row = await self.row()
+        try:
+            return await attached(self._equipment.workplaces, row.directory, row.model, given)
+        except ImageRefused:
+            # What was admitted under this id once stays so, whatever the model takes now.
+            if await self._store.prompt(prompt) is None:
+                raise
+            return ()
 
     async def _first_admission(self, prompt: str) -> Admission:
         row = await self._store.prompt(prompt)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.history import events as ev
+from perdure.history.content import Image
 from perdure.history.state import Pending, SessionState, fold
 from perdure.session.owner import owner_is_gone
 
@@ -22,6 +23,7 @@ class PendingPrompt(msgspec.Struct, frozen=True):
     delivery: ev.Delivery
     seq: int
     time: int
+    images: tuple[Image, ...] = ()
 
 
 def pending_prompts(session: str, records: Sequence[ev.Record]) -> list[PendingPrompt]:
@@ -31,7 +33,14 @@ def pending_prompts(session: str, records: Sequence[ev.Record]) -> list[PendingP
     """
     found = fold(session, records).pending.values()
     return [
-        PendingPrompt(each.prompt, each.text, each.delivery, each.seq, records[each.seq - 1].time)
+        PendingPrompt(
+            each.prompt,
+            each.text,
+            each.delivery,
+            each.seq,
+            records[each.seq - 1].time,
+            each.images,
+        )
         for each in sorted(found, key=lambda each: (each.delivery != "steer", each.seq))
     ]
 

@@ -49,7 +49,7 @@ async def recover(
     if settled := given_up(step, UNKNOWN, but=repeatable):
         await log.write(*settled)
     if repeatable:
-        again = Calls(log, workplace, tools, number, delegation)
+        again = Calls(log, workplace, tools, number, delegation, images=step.started.request.images)
         await again.run([call.call for call in repeatable])
     await log.write(StepFinished(number, "crashed"))
 

@@ -83,7 +83,14 @@ class Step:
     async def _run_calls(self, answer: Answer, calls: list[ToolCall]) -> None:
         await self._log.write(self._message(answer))
         workplace, tools = self._crossed.workplace, self._crossed.tools
-        runner = Calls(self._log, workplace, tools, self._number, self._delegation)
+        runner = Calls(
+            self._log,
+            workplace,
+            tools,
+            self._number,
+            self._delegation,
+            images=self._crossed.started.request.images,
+        )
         if self._crossed.last:
             await runner.refuse(calls, STEP_LIMIT)
         else:

@@ -57,6 +57,7 @@ class Target(msgspec.Struct, frozen=True):
             form=self.profile.system_messages,
             max_output=self.profile.max_output,
             parameters=dict(self.profile.parameters),
+            images=self.profile.images,
         )
 
 

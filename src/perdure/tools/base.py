@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from perdure.config.schema import Permission
-from perdure.history.content import ToolDefinition
+from perdure.history.content import Image, ToolDefinition
 
 Arguments = TypeVar("Arguments")
 
@@ -43,7 +43,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     yet. `progress` shows text live and returns at once. `idempotency_key` is the same for every
     execution of the same call, to pass to the outside world. `allowed` lists further directories
     that the configuration opens, `hosts` the private hosts. `delegate` gives a task to a session of
-    its own, None where that is not possible.
+    its own, None where that is not possible. `images` says whether the model takes pictures.
     """
 
     session: str
@@ -55,6 +55,7 @@ class ToolContext(msgspec.Struct, frozen=True):
     idempotency_key: str = ""
     allowed: tuple[Path, ...] = ()
     hosts: tuple[str, ...] = ()
+    images: bool = False
     delegate: Delegate | None = None
 
 
@@ -65,7 +66,8 @@ class ToolOutput(msgspec.Struct, frozen=True):
     that follows it and is never cut away, such as an exit code. `paths` are the files or
     directories that the call read, listed or wrote, absolute and resolved. `file` is the managed
     file with the complete text, for a tool that has bounded its own output already. `entries` are
-    session entries to set, by name, durable with the result.
+    session entries to set, by name, durable with the result. `images` are pictures for the model;
+    where it takes none, it is told their names.
     """
 
     text: str
@@ -73,6 +75,7 @@ class ToolOutput(msgspec.Struct, frozen=True):
     note: str = ""
     file: str = ""
     entries: Mapping[str, Any] = {}
+    images: tuple[Image, ...] = ()
 
 
 class Subject(msgspec.Struct, frozen=True):

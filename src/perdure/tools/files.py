@@ -15,6 +15,7 @@ import anyio
 
 from perdure.errors import ToolError
 from perdure.files import directory
+from perdure.images import kind_of
 from perdure.tools.confine import Place, explained
 
 _SAMPLE = 8192
@@ -104,8 +105,8 @@ def text_encoding(file: BinaryIO, place: Place) -> str:
     """
     sample = file.read(_SAMPLE)
     file.seek(0)
-    if kind := _image(sample):
-        raise ToolError(f"{place.shown} is a {kind} image; this tool reads only text")
+    if kind := kind_of(sample):
+        raise ToolError(f"{place.shown} is an image ({kind}); this tool works on text")
     for mark, encoding in _ENCODINGS:
         if sample.startswith(mark):
             return encoding
@@ -174,16 +175,6 @@ def _require_a_file(status: os.stat_result, place: Place) -> None:
         raise ToolError(f"{place.shown} is a directory; use the tool list to see what it holds")
     kinds = [name for is_kind, name in _SPECIAL if is_kind(status.st_mode)]
     raise ToolError(f"{place.shown} is {kinds[0] if kinds else 'special'}, not a regular file")
-
-
-def _image(sample: bytes) -> str:
-    if sample.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "PNG"
-    if sample.startswith(b"\xff\xd8\xff"):
-        return "JPEG"
-    if sample.startswith((b"GIF87a", b"GIF89a")):
-        return "GIF"
-    return "WebP" if sample.startswith(b"RIFF") and sample[8:12] == b"WEBP" else ""
 
 
 def _undecodable(sample: bytes) -> int:

@@ -1,17 +1,18 @@
-"""The tool `read`: a text file with line numbers."""
+"""The tool `read`: a text file with line numbers, or an image."""
 
 from __future__ import annotations
 
 import difflib
 import io
 import re
-from typing import Annotated, TextIO
+from typing import Annotated, BinaryIO, TextIO
 
 import msgspec
 from anyio import from_thread, to_thread
 
-from perdure.errors import ToolError
+from perdure.errors import ImageRefused, ToolError
 from perdure.files import directory, names_in
+from perdure.images import LARGEST, kind_of, make_image
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import Limits
 from perdure.tools.confine import Place, confine, explained
@@ -21,6 +22,7 @@ from perdure.tools.subjects import path_subject
 
 _LONGEST_LINE = 2000
 _PIECE = 64 * 1024
+_SIGNATURE = 12
 _NAMES_COMPARED = 2000
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 
@@ -43,7 +45,8 @@ def read_tool(limits: Limits) -> Tool[ReadArguments]:
         name="read",
         description=(
             "Read a text file. Each line comes with its number. For a long file, give offset and "
-            "limit to read it in parts. Directories, images and binary files are refused."
+            "limit to read it in parts. An image (PNG, JPEG, GIF, WebP) is shown as it is, where "
+            "the model takes images. Directories and other binary files are refused."
         ),
         arguments=ReadArguments,
         run=run,
@@ -60,10 +63,27 @@ def _read(arguments: ReadArguments, context: ToolContext, limits: Limits) -> Too
         except (FileNotFoundError, NotADirectoryError) as error:
             raise ToolError(_missing(place)) from error
         with file:
+            if picture := _picture(file, place, context):
+                return picture
             encoding = text_encoding(file, place)
             errors = "surrogateescape" if encoding.startswith("utf-8") else "replace"
             text = io.TextIOWrapper(file, encoding, errors, newline="\n")
             return _page(text, place, arguments, limits)
+
+
+def _picture(file: BinaryIO, place: Place, context: ToolContext) -> ToolOutput | None:
+    """Return an image as the model sees it; None, at the start again, where it is none."""
+    kind = kind_of(file.read(_SIGNATURE))
+    file.seek(0)
+    if kind is None:
+        return None
+    if not context.images:
+        raise ToolError(f"{place.shown} is an image ({kind}), and this model takes no images")
+    try:
+        image = make_image(file.read(LARGEST + 1), printable(place.name))
+    except ImageRefused as error:
+        raise ToolError(str(error)) from error
+    return ToolOutput(image.described, (place.path,), images=(image,))
 
 
 def _page(text: TextIO, place: Place, arguments: ReadArguments, limits: Limits) -> ToolOutput:

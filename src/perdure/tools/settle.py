@@ -9,9 +9,10 @@ from typing import Any, cast
 import msgspec
 from anyio import create_task_group, to_thread
 
-from perdure.errors import ToolError
-from perdure.history.content import ToolCall
+from perdure.errors import ImageRefused, ToolError
+from perdure.history.content import Image, ToolCall
 from perdure.history.events import CallOutcome
+from perdure.images import images_of
 from perdure.tools.base import Tool, ToolContext, ToolOutput
 from perdure.tools.bounded import DEFAULT_LIMITS, Bounded, Limits, bound
 from perdure.tools.printable import printable, shortened, storable
@@ -26,7 +27,7 @@ class Settled(msgspec.Struct, frozen=True):
 
     `file` is the path of the complete output where `output` was cut. `paths` are the files and
     directories that a successful call read, listed or wrote, `entries` the session entries that it
-    sets.
+    sets, `images` the pictures that the model gets.
     """
 
     outcome: CallOutcome
@@ -34,6 +35,7 @@ class Settled(msgspec.Struct, frozen=True):
     file: str = ""
     paths: tuple[Path, ...] = ()
     entries: Mapping[str, Any] = {}
+    images: tuple[Image, ...] = ()
 
 
 UNKNOWN = Settled(
@@ -104,7 +106,12 @@ async def run(
     match output:
         case str():
             return await _settled("completed", ToolOutput(output), context, limits)
-        case ToolOutput(text=str(), note=str(), file=str()):
+        case ToolOutput(text=str(), note=str(), file=str(), images=tuple() as images):
+            try:
+                images = images_of(images, context.directory)
+            except (ImageRefused, TypeError, AttributeError) as error:
+                return _failed(f"the tool returned an image that cannot be used: {error}")
+            output = msgspec.structs.replace(output, images=images)
             return await _settled("completed", output, context, limits)
         case _:
             return _failed(f"the tool is faulty: it returned {type(output).__name__}, not text")
@@ -150,7 +157,7 @@ async def _settled(
     file = bounded.file or output.file
     if outcome != "completed":
         return Settled(outcome, words, file)
-    return Settled(outcome, words, file, output.paths, output.entries)
+    return Settled(outcome, words, file, output.paths, output.entries, output.images)
 
 
 async def _bounded(text: str, context: ToolContext, limits: Limits) -> Bounded:

@@ -1,0 +1,74 @@
+"""The images of a prompt on the command line: those given by option, and those that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
+import click
+
+from perdure.cli.arguments import unicode_text
+from perdure.cli.terminal import Warned
+from perdure.errors import ImageRefused, UsageError
+from perdure.history.content import Image
+from perdure.images import MOST, images_of, named_in, read_image
+from perdure.session.attaching import refusal
+from perdure.session.handle import Session
+
+
+def _paths(
+    _context: click.Context, _parameter: click.Parameter, given: Sequence[str]
+) -> list[Path]:
+    # Relative to where the command is run, not to where the session works.
+    for each in given:
+        if not unicode_text(each, "FILE of --image").strip():
+            raise UsageError("the FILE of --image is empty; give one")
+    return [Path(each).absolute() for each in given]
+
+
+image_option = click.option(
+    "--image",
+    "files",
+    metavar="FILE",
+    multiple=True,
+    callback=_paths,
+    help="Send this image with the prompt (PNG, JPEG, GIF, WebP); may be given several times.",
+)
+"""The option that names images to send."""
+
+
+async def read_files(files: Sequence[Path]) -> tuple[Image, ...]:
+    """Return the images of the option; ImageRefused where one cannot be taken."""
+    return await anyio.to_thread.run_sync(images_of, files, Path.cwd())
+
+
+async def with_named(
+    session: Session, text: str, images: Sequence[Image], terminal: Warned
+) -> tuple[Image, ...]:
+    """Return the images of the option, then those that the text names.
+
+    One that the text only names is left out, with a warning, where the model takes none or the
+    file is no good; with an @ before it, or by option, it is refused. Raises ImageRefused.
+    """
+    row = await session.row()
+    named = await anyio.to_thread.run_sync(named_in, text, Path(row.directory))
+    if not images and not named:
+        return ()
+    takes, found = await session.takes_images(), list(images)
+    if not takes and (images or any(each.asked for each in named)):
+        raise ImageRefused(refusal(row.model))
+    for each in named if takes else ():
+        try:
+            found.append(await anyio.to_thread.run_sync(partial(read_image, each.path)))
+        except ImageRefused as error:
+            if each.asked:
+                raise
+            terminal.warn(f"not sent as an image: {error}")
+    if not takes:
+        names = ", ".join(each.path.name for each in named)
+        terminal.warn(f"{names}: only named, not sent; the model {row.model} takes no images")
+    if len(found) > MOST:
+        raise ImageRefused(f"the prompt names {len(found)} images; {MOST} are the most at a time")
+    return tuple(found)

@@ -1,0 +1,217 @@
+"""Image files: which they are, whether they are whole, and where a prompt names one.
+
+A picture that a provider refuses stays in the history and makes every later request fail. So all
+that can be seen without decoding it is looked at before it is taken.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote
+
+import msgspec
+
+from perdure.errors import ImageRefused
+from perdure.history.content import Image, MediaType
+
+LARGEST = 3_932_160
+"""Bytes of one image: as base64 they are 5 MiB, the most that every vendor takes."""
+
+LONGEST_SIDE = 8_000
+"""Pixels in one direction: the most that every vendor takes."""
+
+MOST = 20
+"""Images of one prompt or result; with more, vendors take only small ones."""
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+"""How the name of an image ends, where a prompt names one."""
+
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_BARE = frozenset({0x01, *range(0xD0, 0xD9)})
+_NAMED = re.compile(
+    r"""(?<!\S)[(\[]?(?P<at>@?)(?:"(?P<double>[^"\n]+)"|'(?P<single>[^'\n]+)'|(?P<bare>(?:\\.|\S)+))"""
+)
+
+
+def kind_of(start: bytes) -> MediaType | None:
+    """Return what kind of image begins with these bytes, at least twelve; None for none."""
+    if start.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if start.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if start.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if start.startswith(b"RIFF") and start[8:12] == b"WEBP" else None
+
+
+def make_image(data: bytes, name: str) -> Image:
+    """Return the image that a file's bytes are; `name` is for people.
+
+    Raises ImageRefused, with the reason, for what is no PNG, JPEG, GIF or WebP, is not whole, or
+    is larger than providers take.
+    """
+    kind = kind_of(data)
+    if kind is None:
+        raise ImageRefused(f"{name} is no image that a model takes (PNG, JPEG, GIF or WebP)")
+    if len(data) > LARGEST:
+        raise ImageRefused(f"{name} has {len(data)} bytes; {LARGEST} are the most: make it smaller")
+    try:
+        width, height = _MEASURES[kind](data)
+    except (IndexError, ValueError) as error:
+        raise ImageRefused(f"{name} is a broken image: {error or 'it is cut off'}") from None
+    if not (0 < width <= LONGEST_SIDE and 0 < height <= LONGEST_SIDE):
+        raise ImageRefused(
+            f"{name} has {width} x {height} pixels; from 1 to {LONGEST_SIDE} are taken each way"
+        )
+    return Image(kind, data, width, height, name)
+
+
+def read_image(path: Path) -> Image:
+    """Read an image from a regular file; raise ImageRefused, with the path and the reason."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "its name is no path"
+        raise ImageRefused(f"{path} cannot be read: {reason}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ImageRefused(f"{path} is no regular file")
+        try:
+            data = file.read(LARGEST + 1)
+        except OSError as error:
+            raise ImageRefused(f"{path} cannot be read: {error.strerror}") from None
+    return make_image(data, path.name)
+
+
+def images_of(given: Iterable[Image | str | Path], directory: Path) -> tuple[Image, ...]:
+    """Return images, looked at again, and those given by path; `directory` is where paths begin.
+
+    Raises ImageRefused for one that cannot be taken, and for too many.
+    """
+    wanted = list(islice(given, MOST + 1))
+    if len(wanted) > MOST:
+        raise ImageRefused(f"there are too many images; {MOST} are the most at a time")
+    return tuple(
+        make_image(each.data, each.name)
+        if isinstance(each, Image)
+        else read_image(directory / os.path.expanduser(each))  # noqa: PTH111 - as in `_paths`
+        for each in wanted
+    )
+
+
+class Named(msgspec.Struct, frozen=True):
+    """An image file that a text names; `asked` where it does so with an @ before it."""
+
+    path: Path
+    asked: bool
+
+
+def named_in(text: str, directory: Path) -> list[Named]:
+    """Return the image files that a text names, in order, each once.
+
+    With an @, any path that ends like an image counts; without, only one that is there. Paths may
+    stand in quotes or be `file:` addresses, and are relative to `directory`.
+    """
+    found: dict[Path, Named] = {}
+    for match in _NAMED.finditer(text):
+        asked = bool(match["at"])
+        for path in _paths(match["double"] or match["single"], match["bare"]):
+            whole = directory / path
+            if asked or _is_file(whole):
+                before = found.get(whole)
+                found[whole] = Named(whole, asked or (before is not None and before.asked))
+    return list(found.values())
+
+
+def _paths(quoted: str | None, bare: str | None) -> Iterator[Path]:
+    """Yield the path that a word may be, if it ends like an image."""
+    word = quoted or re.sub(r"\\(.)", r"\1", (bare or "").rstrip(".,;:!?)]"))
+    if word.startswith("file://"):
+        word = unquote(word.removeprefix("file://"))
+    if word.lower().endswith(SUFFIXES) and "\0" not in word:
+        yield Path(os.path.expanduser(word))  # noqa: PTH111 - Path raises where there is no home
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _png(data: bytes) -> tuple[int, int]:
+    at, size = 8, (0, 0)
+    while True:
+        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
+        end = at + 8 + length
+        if end + 4 > len(data):
+            raise ValueError("it is cut off")
+        if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
+            raise ValueError("a checksum does not fit")
+        if kind == b"IHDR" and length >= 8:
+            body = data[at + 8 : end]
+            size = int.from_bytes(body[:4], "big"), int.from_bytes(body[4:8], "big")
+        if kind == b"IEND":
+            return size
+        at = end + 4
+
+
+def _jpeg(data: bytes) -> tuple[int, int]:
+    at, size = 2, (0, 0)
+    while data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker == 0xFF or marker in _BARE:
+            at += 1 if marker == 0xFF else 2
+            continue
+        if marker in _FRAMES:
+            size = _big(data, at + 7), _big(data, at + 5)
+        if marker == 0xDA:
+            if data.rfind(b"\xff\xd9") < at:
+                raise ValueError("it is cut off")
+            return size
+        at += 2 + _big(data, at + 2)
+    raise ValueError("it has no picture in it")
+
+
+def _gif(data: bytes) -> tuple[int, int]:
+    if not data.rstrip(b"\0").endswith(b";"):
+        raise ValueError("it is cut off")
+    return _little(data, 6, 2), _little(data, 8, 2)
+
+
+def _webp(data: bytes) -> tuple[int, int]:
+    if _little(data, 4, 4) + 8 > len(data):
+        raise ValueError("it is cut off")
+    match data[12:16]:
+        case b"VP8 ":
+            return _little(data, 26, 2) & 0x3FFF, _little(data, 28, 2) & 0x3FFF
+        case b"VP8L":
+            bits = _little(data, 21, 4)
+            return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+        case b"VP8X":
+            return _little(data, 24, 3) + 1, _little(data, 27, 3) + 1
+        case _:
+            raise ValueError("it has no picture in it")
+
+
+def _big(data: bytes, at: int) -> int:
+    return data[at] << 8 | data[at + 1]
+
+
+def _little(data: bytes, at: int, count: int) -> int:
+    return sum(data[at + place] << 8 * place for place in range(count))
+
+
+_MEASURES: dict[MediaType, Callable[[bytes], tuple[int, int]]] = {
+    "image/png": _png,
+    "image/jpeg": _jpeg,
+    "image/gif": _gif,
+    "image/webp": _webp,
+}
+"""By kind: what finds out width and height; raises IndexError or ValueError for a broken file."""
