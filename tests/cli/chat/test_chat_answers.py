@@ -6,9 +6,10 @@ import os
 import threading
 from pathlib import Path
 
-from perdure.testing import call, cut, error, hold, say, think
+from perdure.testing import call, cut, error, hold, say, think, write_config
 from tests.cli.chat.tmux import in_tmux
-from tests.cli.support import shell
+from tests.cli.support import KEY, shell
+from tests.pictures import png
 
 LONG = "".join(f"Paragraph {number} of the answer, 日本語 included.\n\n" for number in range(120))
 
@@ -161,3 +162,36 @@ def test_what_the_other_terminal_says_appears_too(tmp_path: Path) -> None:
         window.until("One.")
         assert s.run("run", "-c", "From elsewhere.").code == 0
         window.until("> From elsewhere.", "Two.")
+
+
+def test_two_chats_in_one_session_see_each_other(tmp_path: Path) -> None:
+    gate = threading.Event()
+    script = [say("One."), hold(gate, call("list", {"path": "."})), say("Two.")]
+    with shell(tmp_path, script) as s, in_tmux(s) as window:
+        window.send("Hi.")
+        window.until("One.")
+        with in_tmux(s, ["-c"]) as other:
+            other.until("> Hi.", "One.")
+            other.send("From the other.")
+            s.provider.wait_until_received(2)
+            window.until("> From the other.", "working")
+            window.send("And from here.")
+            other.until("waits: And from here.")
+            gate.set()
+            window.until("> And from here.", "Two.", "/help")
+            other.until("> And from here.", "Two.", "/help")
+
+
+def test_an_image_that_a_prompt_names_goes_with_it(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("A black square.")]) as s:
+        write_config(s.directory, s.provider.config(api_key_env=KEY, images=True))
+        (s.directory / "shot.png").write_bytes(png())
+        with in_tmux(s) as window:
+            window.send("What is on @none.png?")
+            window.until("none.png cannot be read", "> What is on @none.png?\nscripted")
+            assert s.run("sessions", "list", "--json").out == "[]\n"
+            window.press("C-c")
+            window.gone("> What is on @none.png?\nscripted")
+            window.send("What is on @shot.png?")
+            window.until("> What is on @shot.png?", "(1 image)", "A black square.")
+        assert b"data:image/png;base64," in s.provider.requests[0].body

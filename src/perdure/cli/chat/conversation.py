@@ -11,6 +11,7 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from perdure.cli.asking import Sight
+from perdure.cli.attaching import with_named
 from perdure.cli.chat.live import Live, Waiting
 from perdure.cli.chat.reporter import ChatReporter
 from perdure.cli.chat.screen import Screen
@@ -19,7 +20,7 @@ from perdure.cli.models import surveyed
 from perdure.cli.page import Words, line
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
-from perdure.errors import PerdureError
+from perdure.errors import ImageRefused, PerdureError
 from perdure.history import events as ev
 from perdure.history.standing import standing
 from perdure.runtime import Runtime
@@ -85,7 +86,8 @@ class Conversation:
         await self.look()
         self._show_last(standing(records))
         self.live.waiting = {
-            each.prompt: Waiting(each.text, each.delivery) for each in state.pending.values()
+            each.prompt: Waiting(each.text, each.delivery, len(each.images))
+            for each in state.pending.values()
         }
         if self.row is not None and not self.row.owner:
             self.live.rest()
@@ -118,11 +120,16 @@ class Conversation:
 
     async def send(self, text: str, delivery: ev.Delivery) -> None:
         """Admit a prompt, in a new session where there is none yet; durable when it returns."""
+        session = self.session or await choose(self.runtime, self._choice, text, self._screen)
+        try:
+            images = await with_named(session, text, (), self._screen)
+        except ImageRefused:
+            if self.session is None:  # no session begins without a prompt
+                await self.runtime.delete_session(session.id)
+            raise
         if self.session is None:
-            session = await choose(self.runtime, self._choice, text, self._screen)
             await self.open(session)
-        assert self.session is not None  # noqa: S101 - opened above
-        await self.session.prompt(text, delivery=delivery)
+        await session.prompt(text, images=images, delivery=delivery)
         self.watch()
 
     def go_on(self) -> None:

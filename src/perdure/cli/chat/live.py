@@ -27,6 +27,12 @@ class Waiting(msgspec.Struct, frozen=True):
 
     text: str
     delivery: Delivery
+    images: int = 0
+
+    @property
+    def attached(self) -> str:
+        """How many images go with it, in words."""
+        return f"({self.images} image{'' if self.images == 1 else 's'})" if self.images else ""
 
 
 class Running(msgspec.Struct):
@@ -100,7 +106,8 @@ class Live:
     def _waits(self) -> Iterator[Words]:
         for each in self.waiting.values():
             how = "waits" if each.delivery == "steer" else "queued"
-            yield Words(f"{how}: {printable(' '.join(each.text.split()))}", "warn")
+            text = printable(" ".join(f"{each.attached} {each.text}".split()))
+            yield Words(f"{how}: {text}", "warn")
 
 
 _PLAIN: Style = ""

@@ -93,11 +93,11 @@ class ChatReporter:
         self.note(f"{remark(event)}; /context shows it")
 
     def _admitted(self, event: ev.PromptAdmitted) -> None:
-        self.live.waiting[event.prompt] = Waiting(event.text, event.delivery)
+        self.live.waiting[event.prompt] = Waiting(event.text, event.delivery, len(event.images))
 
     def _redelivered(self, event: ev.PromptDeliveryChanged) -> None:
         if waiting := self.live.waiting.get(event.prompt):
-            self.live.waiting[event.prompt] = Waiting(waiting.text, event.delivery)
+            self.live.waiting[event.prompt] = Waiting(waiting.text, event.delivery, waiting.images)
 
     def _withdrawn(self, event: ev.PromptWithdrawn) -> None:
         waiting = self.live.waiting.pop(event.prompt, None)
@@ -107,7 +107,7 @@ class ChatReporter:
     def _promoted(self, event: ev.PromptPromoted) -> None:
         waiting = self.live.waiting.pop(event.prompt, None)
         if waiting is not None:
-            self._put("page", *echo(waiting.text))
+            self._put("page", *echo(waiting))
 
     def _step_started(self, event: ev.StepStarted) -> None:
         self._begin_answer()
@@ -213,10 +213,12 @@ class ChatReporter:
         self.note("gone back to an earlier message: the model no longer sees what came after it")
 
 
-def echo(text: str) -> list[Line]:
+def echo(prompt: Waiting) -> list[Line]:
     """Return a prompt as it stands among the answers."""
-    first, *others = text.strip("\n").split("\n")
+    first, *others = prompt.text.strip("\n").split("\n")
+    attached = [line(Words(f"  {prompt.attached}", "dim"))] if prompt.attached else []
     return [
         line(Words("> ", "good"), Words(first, "strong")),
         *(line("  ", Words(each, "strong")) for each in others),
+        *attached,
     ]
