@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -118,7 +119,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.write(HEAD)
     for write in answer if float(pause) else [b"".join(answer)]:
         writer.write(write)
-        await asyncio.sleep(float(pause))
+        time.sleep(float(pause))  # noqa: ASYNC251 - an event loop cannot wait for so short a time
     writer.write(b"0\r\n\r\n")
     await writer.drain()
     writer.close()

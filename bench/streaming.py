@@ -28,7 +28,7 @@ from perdure import Runtime, Session
 from perdure.history.events import TextDelta
 
 GOAL = 40.0
-PAUSES = {"together": 0.0, "one by one": 0.0004}
+PAUSES = {"together": 0.0, "one by one": 0.0002}
 """How tokens come, and the seconds between them."""
 
 PATHS = {
@@ -91,7 +91,7 @@ async def alone(protocol: str, address: str, stream: str) -> float:
     async with opened(protocol, address, stream) as session:
         begun = time.process_time()
         await session.prompt("Say it.")
-        await session.wait()
+        await session.wait(only_here=True)
         return time.process_time() - begun
 
 

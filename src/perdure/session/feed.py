@@ -17,10 +17,11 @@ class Reader:
     """What one reader has not read yet; bounded.
 
     When it is full, records are dropped: durable ones can be read again from the log, and live
-    fragments are worth nothing later.
+    fragments are worth nothing later. One that is not `live` gets durable ones only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, live: bool = True) -> None:
+        self.live = live
         self._records: deque[Record | LiveRecord] = deque(maxlen=_CAPACITY)
         self._news = anyio.Event()
 
@@ -54,9 +55,9 @@ class Feed:
         self._readers: dict[str, list[Reader]] = {}
 
     @contextmanager
-    def reader(self, session: str) -> Generator[Reader]:
+    def reader(self, session: str, *, live: bool = True) -> Generator[Reader]:
         """Read a session's records from now on, while the context is open."""
-        reader = Reader()
+        reader = Reader(live)
         self._readers.setdefault(session, []).append(reader)
         try:
             yield reader
@@ -66,17 +67,21 @@ class Feed:
             if not readers:
                 del self._readers[session]
 
-    def is_read(self, session: str) -> bool:
-        """Tell whether anybody reads the session in this process."""
-        return session in self._readers
+    def is_live(self, session: str) -> bool:
+        """Tell whether anybody in this process reads the session's live fragments."""
+        return any(reader.live for reader in self._readers.get(session, ()))
 
-    def publish(self, session: str, records: Iterable[Record | LiveRecord]) -> None:
-        """Hand records to every reader of the session."""
-        readers = self._readers.get(session)
-        if readers:
-            batch = list(records)
-            for reader in readers:
-                reader.push(batch)
+    def publish(self, session: str, records: Iterable[Record]) -> None:
+        """Hand durable records to every reader of the session."""
+        batch = list(records)
+        for reader in self._readers.get(session, ()):
+            reader.push(batch)
+
+    def show(self, session: str, record: LiveRecord) -> None:
+        """Hand a live fragment to the readers of the session that want them."""
+        for reader in self._readers.get(session, ()):
+            if reader.live:
+                reader.push((record,))
 
     def wake(self, session: str) -> None:
         """Make every reader of the session look again, for a change that is no event."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -177,8 +178,10 @@ class Session:
                 raise failure
             return
         after = await self._store.version(self.id)
-        async for _ in self.events(after=after, until_idle=True):
-            pass
+        reader = EventReader(self.id, self._store, self._equipment.feed, self._coordinator)
+        async with aclosing(reader.follow(after, until_idle=True, live=False)) as records:
+            async for _ in records:
+                pass
 
     async def interrupt(self, *, only_here: bool = False) -> bool:
         """Stop the work on the session, whoever does it; return whether anybody did.

@@ -81,9 +81,9 @@ class SessionLog:
 
     def show(self, live: Live) -> None:
         """Pass a live fragment to the readers; it is never stored."""
-        if self._feed.is_read(self.state.session):
+        if self._feed.is_live(self.state.session):
             record = LiveRecord(milliseconds(self._clock.now()), live)
-            self._feed.publish(self.state.session, (record,))
+            self._feed.show(self.state.session, record)
 
     async def _append(
         self, events: Sequence[Event], guard: Guard, release: Lease | None = None

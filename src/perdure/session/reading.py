@@ -29,13 +29,15 @@ class EventReader:
         self._feed = feed
         self._workers = workers
 
-    async def follow(self, after: int, *, until_idle: bool) -> AsyncGenerator[AnyRecord]:
-        """Yield durable records with a seq above `after`, and live ones as they come.
+    async def follow(
+        self, after: int, *, until_idle: bool, live: bool = True
+    ) -> AsyncGenerator[AnyRecord]:
+        """Yield durable records with a seq above `after`, and live ones as they come if wanted.
 
         With `until_idle` it ends when all is read and nobody drains the session; a failure that
         kept the last drain from starting a step is raised then, since no event tells it.
         """
-        with self._feed.reader(self._session) as reader:
+        with self._feed.reader(self._session, live=live) as reader:
             handed = False
             while True:
                 taken = reader.take()
