@@ -12,11 +12,12 @@ from typing import Any, cast
 import msgspec
 
 from perdure.context.keys import check_key
-from perdure.errors import PerdureError, StoreDamaged
+from perdure.errors import ImageRefused, PerdureError, StoreDamaged
 from perdure.exchange.lines import portable
 from perdure.history import events as ev
-from perdure.history.content import ToolCall
+from perdure.history.content import Image, ToolCall
 from perdure.history.state import Folding, OpenStep, SessionState
+from perdure.images import MOST, make_image
 from perdure.sources import check_entry
 
 _LATEST = 253_370_764_800_000
@@ -146,6 +147,23 @@ def _entry(_: SessionState, event: ev.EntrySet) -> None:
     check_entry(event.name, event.value)
 
 
+def _admitted(_: SessionState, event: ev.PromptAdmitted) -> None:
+    _require_images(event.images)
+
+
+def _require_images(images: Sequence[Image]) -> None:
+    """Refuse what no provider takes: it would make every request of the session fail."""
+    if len(images) > MOST:
+        raise _Wrong(f"it holds {len(images)} images, and {MOST} are the most at a time")
+    for image in images:
+        try:
+            made = make_image(image.data, image.name)
+        except ImageRefused as error:
+            raise _Wrong(f"it holds an image that is none: {error}") from None
+        if made != image:
+            raise _Wrong(f"it holds an image that is another one than it says: {made.described}")
+
+
 def _pending(state: SessionState, event: ev.PromptWithdrawn) -> None:
     if event.prompt not in state.pending:
         raise _Wrong("it is about a prompt that is not pending")
@@ -202,6 +220,9 @@ def _settled(state: SessionState, event: ev.ToolSettled) -> None:
     call = _in_step(state, event).calls.get(event.call)
     if call is None or call.result is not None:
         raise _Wrong("the answer has no such call, or it has its result already")
+    if event.images and event.outcome != "completed":
+        raise _Wrong("a call that did not complete has images")
+    _require_images(event.images)
 
 
 def _finished(state: SessionState, event: ev.StepFinished) -> None:
@@ -215,6 +236,7 @@ _CHECKS: dict[type[ev.Event], Callable[[SessionState, Any], Any]] = {
     ev.SessionReverted: _reverted,
     ev.EntrySet: _entry,
     ev.InstructionsDiscovered: _discovered,
+    ev.PromptAdmitted: _admitted,
     ev.PromptWithdrawn: _pending,
     ev.EpochStarted: _epoch,
     ev.SystemMessage: _told,
