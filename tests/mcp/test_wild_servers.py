@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,19 @@ import anyio
 import pytest
 
 from perdure.errors import ToolError
+from perdure.images import MOST
 from tests.mcp.wild import Wild, held, until
 from tests.mcp.wild_server import tool
+from tests.pictures import png
 from tests.tools.processes import wait_until_gone
 
 pytestmark = pytest.mark.anyio
 
 ENV = {"PATH": os.environ["PATH"], "OPENAI_API_KEY": "sk-provider", "WILD_TOKEN": "tok-12345"}
+
+
+def image(data: bytes) -> dict[str, Any]:
+    return {"type": "image", "data": b64encode(data).decode(), "mimeType": "image/png"}
 
 
 async def test_a_call_is_answered(wild: Wild, tmp_path: Path) -> None:
@@ -156,7 +163,10 @@ PARTS: list[tuple[dict[str, Any], str]] = [
     ({"type": "text", "text": "a"}, "a"),
     (
         {"type": "image", "data": "aGVsbG8h", "mimeType": "image/png"},
-        "[an image (image/png, 6 bytes), which is not shown]",
+        (
+            "[an image (image/png, 6 bytes), which is not shown: image 1 is no image that a model "
+            "takes (PNG, JPEG, GIF or WebP)]"
+        ),
     ),
     (
         {"type": "audio", "data": "aGVsbG8h", "mimeType": "audio/wav"},
@@ -182,6 +192,42 @@ async def test_every_kind_of_part_is_shown_or_named(wild: Wild, tmp_path: Path) 
         await servers.prepare()
         said = await servers.call("parts", parts=[part for part, _ in PARTS])
     assert said == "\n".join(words for _, words in PARTS)
+
+
+async def test_images_go_to_the_model_with_a_word_where_they_stood(
+    wild: Wild, tmp_path: Path
+) -> None:
+    parts = [image(png()), {"type": "text", "text": "and"}, image(png(5, 4))]
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        said = await servers.output("parts", parts=parts)
+    assert [(each.data, each.name) for each in said.images] == [
+        (png(), "image 1"),
+        (png(5, 4), "image 2"),
+    ]
+    first, second = (f"[{each.described}]" for each in said.images)
+    assert said.text == f"{first}\nand\n{second}"
+
+
+async def test_an_image_that_no_model_takes_is_named_with_the_reason(
+    wild: Wild, tmp_path: Path
+) -> None:
+    parts = [image(png()[:-3]), {"type": "image", "data": "?", "mimeType": "image/png"}]
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        said = await servers.output("parts", parts=parts)
+    assert said.images == ()
+    cut, wrong = said.text.splitlines()
+    assert cut.endswith("which is not shown: image 1 is a broken image: it is cut off]")
+    assert wrong.endswith("which is not shown: its data are no base64]")
+
+
+async def test_of_very_many_images_the_first_go_to_the_model(wild: Wild, tmp_path: Path) -> None:
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        said = await servers.output("parts", parts=[image(png())] * (MOST + 2))
+    assert len(said.images) == MOST
+    assert said.text.count("which is not shown") == 2
 
 
 async def test_a_tool_with_a_broken_schema_hides_no_other(wild: Wild, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from perdure.clock import SystemClock
 from perdure.config.load import from_mapping
 from perdure.config.schema import McpServer
 from perdure.mcp import Pace, Servers, ServersView
+from perdure.tools.base import ToolOutput
 
 SCRIPT = Path(__file__).with_name("wild_server.py")
 
@@ -67,6 +68,9 @@ class Held:
         return self.servers.view(self._wanted, self._project)
 
     async def call(self, tool: str, **arguments: Any) -> str:
+        return (await self.output(tool, **arguments)).text
+
+    async def output(self, tool: str, **arguments: Any) -> ToolOutput:
         (seen,) = self.view().seen
         return await seen.call(f"mcp_wild_{tool}", arguments, self.shown.append)
 

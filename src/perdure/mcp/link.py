@@ -26,11 +26,12 @@ from mcp_types import (
 from perdure.errors import ToolError
 from perdure.mcp.http import http
 from perdure.mcp.offer import Offer, read_offer
-from perdure.mcp.results import words
+from perdure.mcp.results import output, words
 from perdure.mcp.server import LinkLost
 from perdure.mcp.sieve import Sieve
 from perdure.mcp.stdio import stdio
 from perdure.mcp.target import Progress, Target
+from perdure.tools.base import ToolOutput
 from perdure.tools.printable import printable, shortened
 
 _PAGES = 50
@@ -75,8 +76,8 @@ class Link:
                     break
         return self._sieve.take()
 
-    async def call(self, tool: str, arguments: dict[str, Any], on_progress: Progress) -> str:
-        """Call a tool and return what it says. Cancelling it tells the server so.
+    async def call(self, tool: str, arguments: dict[str, Any], on_progress: Progress) -> ToolOutput:
+        """Call a tool and return what it says and shows. Cancelling it tells the server so.
 
         Raises ToolError for whatever the tool or the server says against it, and where it is not
         done in time; LinkLost where the connection ends before it is done.
@@ -110,7 +111,7 @@ class Link:
             raise ToolError(f"the answer of the MCP server {name} is wrong: {said}") from error
         if result.is_error:
             raise ToolError(words(result) or "the tool failed and did not say why")
-        return words(result)
+        return await anyio.to_thread.run_sync(output, result)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from perdure.errors import ToolError
 from perdure.mcp.offer import Offer
 from perdure.mcp.tail import Tail
 from perdure.mcp.target import Progress, Target
+from perdure.tools.base import ToolOutput
 from perdure.tools.printable import printable, shortened
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class Server:
             while self.offer is None and not self._failures:
                 await self._changed.wait()
 
-    async def call(self, name: str, arguments: dict[str, Any], progress: Progress) -> str:
+    async def call(self, name: str, arguments: dict[str, Any], progress: Progress) -> ToolOutput:
         """Call the tool that is offered under this name; raise ToolError with what went wrong."""
         self._calls += 1
         try:

@@ -15,9 +15,9 @@ from perdure.mcp.offer import Offer, RemoteTool
 from perdure.mcp.server import Status
 from perdure.mcp.sources import server_sources
 from perdure.mcp.target import Progress
-from perdure.tools.base import Subject, ToldTool, Tool, ToolContext
+from perdure.tools.base import Subject, ToldTool, Tool, ToolContext, ToolOutput
 
-Call = Callable[[str, dict[str, Any], Progress], Awaitable[str]]
+Call = Callable[[str, dict[str, Any], Progress], Awaitable[ToolOutput]]
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Seen(msgspec.Struct, frozen=True):
         }
 
     def _tool(self, definition: ToolDefinition, remote: RemoteTool | None) -> Tool[Any]:
-        async def run(arguments: dict[str, Any], context: ToolContext) -> str:
+        async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
             return await self.call(definition.name, arguments, context.progress)
 
         # A server may do anything; what it says of itself counts as far as its user trusts it.
