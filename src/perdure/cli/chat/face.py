@@ -129,11 +129,12 @@ class Chat:
         with anyio.open_signal_receiver(*numbers) as signals:
             task_status.started()
             async for number in signals:
-                if self._leaving:
+                # A terminal that goes away may say so more than once.
+                if self._leaving and number != signal.SIGHUP:
                     # What is still open is settled by the next one who works on the session.
                     os._exit(self.code or 128 + number)
                 if number == signal.SIGINT:
                     self.stop()
-                else:
+                elif not self._leaving:
                     self.code = 128 + number
                     self._screen.leave()
