@@ -79,9 +79,10 @@ def read_image(path: Path) -> Image:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "its name is no path"
         raise ImageRefused(f"{path} cannot be read: {reason}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ImageRefused(f"{path} is no regular file")
     with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ImageRefused(f"{path} is no regular file")
         try:
             data = file.read(LARGEST + 1)
         except OSError as error:

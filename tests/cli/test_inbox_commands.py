@@ -42,7 +42,7 @@ def test_a_prompt_is_admitted_and_nothing_is_run(tmp_path: Path, here: Here) -> 
     assert sent.err.startswith(f"nobody works on session {session}")
     assert "perdure run -s" in sent.err
     assert (listed["delivery"], listed["text"]) == ("steer", "Do this.")
-    assert set(listed) == {"id", "delivery", "seq", "admitted", "text"}
+    assert set(listed) == {"id", "delivery", "seq", "admitted", "text", "images"}
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]{12}Z", listed["admitted"])
 
 
