@@ -45,3 +45,13 @@ def prompt_text(argument: str) -> str:
 
 session_id = click.argument("session", metavar="ID", callback=given_text)
 """The id of a session, or a beginning that no other one has."""
+
+look_from = click.option(
+    "-C",
+    "directory",
+    metavar="DIR",
+    default=".",
+    callback=given_text,
+    help="Look from this directory.",
+)
+"""Where a command that shows what holds looks."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
+import click
 import msgspec
 
+from perdure.cli.arguments import given_text
 from perdure.cli.terminal import Warned
 from perdure.config.load import load
 from perdure.config.location import find_project, shown
-from perdure.errors import DirectoryNotFound, SessionNotFound
+from perdure.errors import DirectoryNotFound, SessionNotFound, UsageError
 from perdure.runtime import Runtime
 from perdure.session.handle import Session
 from perdure.session.titles import first_words
@@ -23,6 +28,51 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     again: bool
     model: str | None
     directory: str | None
+
+
+R = TypeVar("R")
+
+_OPTIONS = (
+    click.option(
+        "-s", "--session", metavar="ID", callback=given_text, help="Go on with this session."
+    ),
+    click.option(
+        "-c", "--continue", "again", is_flag=True, help="Go on with the latest session here."
+    ),
+    click.option(
+        "-m",
+        "--model",
+        metavar="PROVIDER/MODEL",
+        callback=given_text,
+        help="Use this model from now on.",
+    ),
+    click.option(
+        "-C",
+        "directory",
+        metavar="DIR",
+        callback=given_text,
+        help="Where a new session works; where -c looks.",
+    ),
+)
+
+
+def choice_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command the options that choose its session; it gets them as one `choice`."""
+
+    @wraps(command)
+    def chosen(
+        *, session: str | None, again: bool, model: str | None, directory: str | None, **others: Any
+    ) -> R:
+        if session and again:
+            raise UsageError(
+                "-s names a session and -c takes the latest one; give only one of them"
+            )
+        choice = Choice(session=session, again=again, model=model, directory=directory)
+        return command(choice=choice, **others)
+
+    for option in reversed(_OPTIONS):
+        chosen = option(chosen)
+    return chosen
 
 
 async def choose(runtime: Runtime, choice: Choice, prompt: str, terminal: Warned) -> Session:

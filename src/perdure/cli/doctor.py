@@ -9,7 +9,7 @@ import anyio
 import click
 import msgspec
 
-from perdure.cli.arguments import given_text
+from perdure.cli.arguments import look_from
 from perdure.cli.examination import Examination, examine
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
@@ -18,14 +18,7 @@ from perdure.config.location import shown
 
 
 @click.command(short_help="Show what is in effect and what is broken.")
-@click.option(
-    "-C",
-    "directory",
-    metavar="DIR",
-    default=".",
-    callback=given_text,
-    help="Look from this directory.",
-)
+@look_from
 @click.option(
     "--repair", "mend", is_flag=True, help="Rebuild from the log what does not agree with it."
 )

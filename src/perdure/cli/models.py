@@ -10,7 +10,7 @@ import anyio
 import click
 import msgspec
 
-from perdure.cli.arguments import given_text
+from perdure.cli.arguments import look_from
 from perdure.cli.default_model import default_model
 from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
@@ -52,14 +52,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 @click.command(short_help="List the models that can be used, and why others cannot.")
-@click.option(
-    "-C",
-    "directory",
-    metavar="DIR",
-    default=".",
-    callback=given_text,
-    help="Look from this directory.",
-)
+@look_from
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def models(directory: str, as_json: bool) -> None:
     """List the models that can be used from here, and the providers that cannot.

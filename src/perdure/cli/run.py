@@ -10,17 +10,17 @@ import anyio
 import click
 import msgspec
 
-from perdure.cli.arguments import given_text, prompt_text
+from perdure.cli.arguments import prompt_text
 from perdure.cli.asking import Asker, can_ask
 from perdure.cli.attaching import image_option, read_files, with_named
-from perdure.cli.choosing import Choice, choose
+from perdure.cli.choosing import Choice, choice_options, choose
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
-from perdure.errors import ImageRefused, PerdureError, UsageError
+from perdure.errors import ImageRefused, PerdureError
 from perdure.history.content import Image
 from perdure.history.events import InterruptAsked, PromptWithdrawn
 from perdure.runtime import Runtime
@@ -37,37 +37,13 @@ class Sent(msgspec.Struct, frozen=True):
 
 @click.command(short_help="Send one prompt and print the answer.")
 @click.argument("prompt")
-@click.option("-s", "--session", metavar="ID", callback=given_text, help="Go on with this session.")
-@click.option("-c", "--continue", "again", is_flag=True, help="Go on with the latest session here.")
-@click.option(
-    "-m",
-    "--model",
-    metavar="PROVIDER/MODEL",
-    callback=given_text,
-    help="Use this model from now on.",
-)
-@click.option(
-    "-C",
-    "directory",
-    metavar="DIR",
-    callback=given_text,
-    help="Where a new session works; where -c looks.",
-)
+@choice_options
 @click.option(
     "--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True
 )
 @image_option
 @click.option("--yes", is_flag=True, help="Answer yes to every permission question.")
-def run(
-    prompt: str,
-    session: str | None,
-    again: bool,
-    model: str | None,
-    directory: str | None,
-    format_: str,
-    files: list[Path],
-    yes: bool,
-) -> int:
+def run(prompt: str, choice: Choice, format_: str, files: list[Path], yes: bool) -> int:
     """Send PROMPT, in a new session or another one, and print the answer.
 
     A PROMPT of - is read from standard input. Images that PROMPT names are sent with it, where the
@@ -81,10 +57,7 @@ def run(
       perdure run "What is wrong in @shot.png?"
       git diff | perdure run --format json -
     """
-    if session and again:
-        raise UsageError("-s names a session and -c takes the latest one; give only one of them")
     text = prompt_text(prompt)
-    choice = Choice(session=session, again=again, model=model, directory=directory)
     sent = Sent(text, files, named=prompt != "-")
     asking = prompt != "-" and can_ask()
     return anyio.run(_run, sent, choice, format_ == "json", yes, asking)

@@ -10,9 +10,8 @@ from pathlib import Path
 import anyio
 import click
 
-from perdure.cli.arguments import given_text
 from perdure.cli.asking import Sight
-from perdure.cli.choosing import Choice
+from perdure.cli.choosing import Choice, choice_options
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
 from perdure.cli.output import Output, OutputGone
@@ -21,26 +20,9 @@ from perdure.errors import UsageError
 
 
 @click.command(short_help="Talk with a model in this terminal.")
-@click.option("-s", "--session", metavar="ID", callback=given_text, help="Go on with this session.")
-@click.option("-c", "--continue", "again", is_flag=True, help="Go on with the latest session here.")
-@click.option(
-    "-m",
-    "--model",
-    metavar="PROVIDER/MODEL",
-    callback=given_text,
-    help="Use this model from now on.",
-)
-@click.option(
-    "-C",
-    "directory",
-    metavar="DIR",
-    callback=given_text,
-    help="Where a new session works; where -c looks.",
-)
+@choice_options
 @click.option("--yes", is_flag=True, help="Answer yes to every permission question.")
-def chat(
-    session: str | None, again: bool, model: str | None, directory: str | None, yes: bool
-) -> int:
+def chat(choice: Choice, yes: bool) -> int:
     """Talk with a model, in a new session or another one.
 
     What is typed while it works joins the work at its next step. Ctrl-C stops what runs, Ctrl-D
@@ -52,11 +34,8 @@ def chat(
       perdure chat -c
       perdure chat -s 7k2m9q -m local/qwen3
     """
-    if session and again:
-        raise UsageError("-s names a session and -c takes the latest one; give only one of them")
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         raise UsageError("a chat needs a terminal; `perdure run PROMPT` works without one")
-    choice = Choice(session=session, again=again, model=model, directory=directory)
     return anyio.run(_chat, choice, yes)
 
 
