@@ -19,7 +19,7 @@ from perdure.models.encoding import as_object, canonical, encode, is_object
 from perdure.models.head import keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
 from perdure.models.page import Block
-from perdure.models.pictures import base64
+from perdure.models.pictures import LIMITS, base64
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -34,6 +34,7 @@ class MessagesDialect:
     marker = b',"cache_control":' + encode(_MARK)
     native_closes = True
     pictures_in_results = True
+    pictures = LIMITS["anthropic"]
     ids = IdRule(re.compile(r"[^a-zA-Z0-9_-]"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:

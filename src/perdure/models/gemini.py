@@ -19,7 +19,7 @@ from perdure.models.gemini_stream import SEALS, SIGNATURE, GeminiDecoder
 from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering, wrapped
 from perdure.models.page import Block
-from perdure.models.pictures import base64
+from perdure.models.pictures import LIMITS, base64
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -81,6 +81,7 @@ class GeminiDialect:
     marker = b""
     native_closes = False
     pictures_in_results = False  # a content of function responses holds nothing else
+    pictures = LIMITS["gemini"]
     ids = IdRule(re.compile(r"(?!)"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:

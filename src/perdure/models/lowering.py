@@ -27,7 +27,7 @@ from perdure.history.items import (
 from perdure.models.calls import CallIds, IdRule
 from perdure.models.chain import same_head, start
 from perdure.models.page import Block, Page
-from perdure.models.pictures import heading, left_out
+from perdure.models.pictures import NONE, Limits, Room, heading, left_out
 from perdure.models.types import Request
 
 SUMMARY = (
@@ -63,7 +63,8 @@ class Dialect(Protocol):
     keyed by before any block, without markers; `marker` is the member that marks a block for the
     cache, or nothing. Where `native_closes` is true, native System Messages must follow a user
     turn, and nothing but an answer may follow them. `pictures_in_results` tells whether the result
-    of a call can hold pictures; where it cannot, they follow in the user role.
+    of a call can hold pictures; where it cannot, they follow in the user role. `pictures` is what
+    all the pictures of a request are held to.
     """
 
     head: bytes
@@ -71,6 +72,7 @@ class Dialect(Protocol):
     marker: bytes
     native_closes: bool
     pictures_in_results: bool
+    pictures: Limits
     ids: IdRule
 
     def words(self, text: str) -> Block:
@@ -131,7 +133,7 @@ class HistoryLowering:
             self._begin()
         self._settle(items)
         behind = [*items[self._settled :], *extra]
-        tail, forms = self._lower(behind, self._ids.fork())
+        tail, forms = self._lower_tail(behind)
         blocks, digest = self._end(tail)
         prefix, cause = self._compare(previous, tail, behind)
         self._free = [(at, form) for at, form in self._free if _is_free(items[at])]
@@ -150,6 +152,7 @@ class HistoryLowering:
         self._start = start(self._dialect.keyed)
         self._page = Page(self._start)
         self._ids = CallIds(self._dialect.ids)
+        self._room = Room(self._dialect.pictures)
         self._settled = 0
         self._last: Item | None = None
         self._free: list[tuple[int, Form]] = []
@@ -165,19 +168,24 @@ class HistoryLowering:
         end = next((at for at in range(len(new), 0, -1) if _is_answer(new[at - 1])), 0)
         if end == 0:
             return
-        page, forms = self._lower(new[:end], self._ids)
+        page, forms = self._lower(new[:end], self._ids, self._room)
         self._page.append(page)
         self._free.extend((self._settled + at, form) for at, form in forms)
         self._settled += end
         self._last = new[end - 1]
 
-    def _lower(self, items: Sequence[Item], ids: CallIds) -> tuple[Page, list[tuple[int, Form]]]:
+    def _lower_tail(self, items: Sequence[Item]) -> tuple[Page, list[tuple[int, Form]]]:
+        return self._lower(items, self._ids.fork(), self._room.fork())
+
+    def _lower(
+        self, items: Sequence[Item], ids: CallIds, room: Room
+    ) -> tuple[Page, list[tuple[int, Form]]]:
         """Write items that stand behind what is settled; return where each form was taken too."""
         page = Page(self._page.link)
         forms: list[tuple[int, Form]] = []
         for run, answer in _runs(items):
             placed = self._placed(run)
-            for block in self._inputs(placed, ids):
+            for block in self._inputs(placed, ids, room):
                 page.add(block)
             forms.extend((at, form) for at, _, form in placed if form is not None)
             if answer is not None:
@@ -204,20 +212,21 @@ class HistoryLowering:
     def _wanted(self, item: Input) -> Form | None:
         return (item.form or self._form) if isinstance(item, SystemItem) else None
 
-    def _inputs(self, placed: Iterable[_Placed], ids: CallIds) -> Iterator[Block]:
+    def _inputs(self, placed: Iterable[_Placed], ids: CallIds, room: Room) -> Iterator[Block]:
         """Write what stands before an answer; results lie together, so their pictures wait."""
         waiting: list[Block] = []
         for _, item, form in placed:
             if isinstance(item, ResultItem):
-                yield self._dialect.result(self._seen(item), ids.wire(item.call))
-                waiting.extend(self._behind(item))
+                seen = self._seen(item, room)
+                yield self._dialect.result(seen, ids.wire(item.call))
+                waiting.extend(self._behind(seen))
                 continue
             yield from waiting
             waiting.clear()
-            yield from self._input(item, form)
+            yield from self._input(item, form, room)
         yield from waiting
 
-    def _input(self, item: Input, form: Form | None) -> Iterator[Block]:
+    def _input(self, item: Input, form: Form | None, room: Room) -> Iterator[Block]:
         match item:
             case SystemItem() if form == "native":
                 yield self._dialect.native(item.text)
@@ -228,27 +237,34 @@ class HistoryLowering:
             case UserItem(images=images):
                 if item.text.strip():
                     yield self._dialect.words(item.text)
-                yield from self._pictures(images)
+                yield from (self._picture(image, room) for image in images)
             case NoteItem(text=text):
                 yield self._dialect.words(text)
             case ResultItem():  # written by `_inputs`, which knows the id of its call
                 pass
 
-    def _pictures(self, images: Sequence[Image]) -> Iterator[Block]:
-        if self._images:
-            yield from map(self._dialect.picture, images)
-        elif images:
-            yield self._dialect.words(left_out(images))
+    def _picture(self, image: Image, room: Room) -> Block:
+        if reason := self._reason(image, room):
+            return self._dialect.words(left_out(image, reason))
+        return self._dialect.picture(image)
 
-    def _seen(self, item: ResultItem) -> ResultItem:
-        """Return a result as the model can take it: with its pictures, or with their names."""
-        if self._images or not item.images:
+    def _reason(self, image: Image, room: Room) -> str:
+        """Return why a picture does not go out, empty where it does and has its room."""
+        return room.take(image) if self._images else NONE
+
+    def _seen(self, item: ResultItem, room: Room) -> ResultItem:
+        """Return a result as the model can take it: its pictures, and the names of the others."""
+        if not item.images:
             return item
-        return replace(item, output=f"{item.output}\n{left_out(item.images)}".strip(), images=())
+        reasons = [(image, self._reason(image, room)) for image in item.images]
+        taken = tuple(image for image, reason in reasons if not reason)
+        names = [left_out(image, reason) for image, reason in reasons if reason]
+        output = "\n".join([item.output, *names]).strip() if names else item.output
+        return replace(item, output=output, images=taken)
 
     def _behind(self, item: ResultItem) -> Iterator[Block]:
         """Write the pictures of a result that cannot hold them."""
-        if self._images and item.images and not self._dialect.pictures_in_results:
+        if item.images and not self._dialect.pictures_in_results:
             yield self._dialect.words(heading(item))
             yield from map(self._dialect.picture, item.images)
 
@@ -284,7 +300,7 @@ class HistoryLowering:
         for cut in range(len(behind) - 1, 0, -1):
             if not isinstance(behind[cut - 1], SystemItem):
                 continue
-            tail, _ = self._lower(behind[:cut], self._ids.fork())
+            tail, _ = self._lower_tail(behind[:cut])
             if self._end(tail) == previous:
                 return WRAPPED_LATER.format(_NOUNS.get(type(behind[cut]), "another turn"))
         return HISTORY_CHANGED

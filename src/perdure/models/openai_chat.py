@@ -17,7 +17,7 @@ from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
 from perdure.models.openai_stream import REASONING_MEMBERS, ChatDecoder
 from perdure.models.page import Block
-from perdure.models.pictures import data_url
+from perdure.models.pictures import LIMITS, data_url
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -40,6 +40,7 @@ class ChatDialect:
     marker = b""
     native_closes = False
     pictures_in_results = False  # tool messages hold only text
+    pictures = LIMITS["openai-chat"]
     # OpenAI takes any characters but refuses more than forty of them.
     ids = IdRule(re.compile(r"(?!)"), 40)
 

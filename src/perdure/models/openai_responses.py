@@ -18,7 +18,7 @@ from perdure.models.lowering import HistoryLowering
 from perdure.models.openai_chat import bearer
 from perdure.models.openai_responses_stream import ITEMS, ResponsesDecoder
 from perdure.models.page import Block
-from perdure.models.pictures import data_url
+from perdure.models.pictures import LIMITS, data_url
 from perdure.models.transport import Post, Transport
 from perdure.models.types import Endpoint, Lowering, Piece
 
@@ -49,6 +49,7 @@ class ResponsesDialect:
     marker = b""
     native_closes = False
     pictures_in_results = True
+    pictures = LIMITS["openai-responses"]
     ids = IdRule(re.compile(r"(?!)"), 64)
 
     def __init__(self, frame: Frame, shape: RequestShape) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.errors import ContextOverflow, EmptyAnswer, PerdureError, UsageError
-from perdure.history.content import Text
+from perdure.history.content import Image, Text
 from perdure.history.events import (
     CompactionFailed,
     CompactionFinished,
@@ -22,7 +22,7 @@ from perdure.history.events import (
 )
 from perdure.history.items import AssistantItem, Item, NoteItem, ResultItem, UserItem, images_in
 from perdure.history.state import Pending, SessionState
-from perdure.models.pictures import tokens_of_image
+from perdure.models.pictures import LIMITS, tokens_of_image, too_many
 from perdure.models.types import Answer
 from perdure.session.attempts import failure_of
 from perdure.session.log import SessionLog
@@ -46,7 +46,7 @@ _CRASHES = 3
 
 def tokens_of(items: Sequence[Item]) -> int:
     """Return about how many tokens items take: four bytes each, and pictures by their pixels."""
-    images = [image for item in items for image in images_in(item)]
+    images = _images(items)
     words = [
         msgspec.structs.replace(item, images=()) if images_in(item) else item for item in items
     ]
@@ -79,7 +79,22 @@ def is_nearly_full(state: SessionState, target: Target, waiting: Sequence[Pendin
     """Say whether the next request would leave no room for an answer."""
     window = target.profile.context_window
     room = window - target.profile.max_output - window // _MARGIN
-    return estimate(state, waiting) > max(room, window // 2)
+    return estimate(state, waiting) > max(room, window // 2) or _needs_room(state, target, waiting)
+
+
+def _needs_room(state: SessionState, target: Target, waiting: Sequence[Pending]) -> bool:
+    """Say whether images are new that the next request cannot hold, and could without the old."""
+    new = [image for prompt in waiting for image in prompt.images]
+    if not target.profile.images or not (new or _images(_since_answer(state.items))):
+        return False
+    limits = LIMITS[target.endpoint.protocol]
+    tail = state.items[tail_start(state.items, target.profile.context_window) :]
+    whole = too_many([*_images(state.items), *new], limits)
+    return whole and not too_many([*_images(tail), *new], limits)
+
+
+def _images(items: Sequence[Item]) -> list[Image]:
+    return [image for item in items for image in images_in(item)]
 
 
 def never_fits(state: SessionState, target: Target) -> ContextOverflow | None:
