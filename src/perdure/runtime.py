@@ -124,6 +124,7 @@ class Runtime:
             )
             equipment = _equipment(opened, around, new_owner(ids), retry or RetryPolicy())
             async with _background() as group:
+                group.start_soon(equipment.feed.tick)
                 yield cls(equipment, Coordinator(equipment, group), registry, ids)
 
     async def create_session(

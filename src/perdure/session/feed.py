@@ -12,6 +12,9 @@ from perdure.history.events import LiveRecord, Record
 
 _CAPACITY = 1024
 
+_LOOK_AGAIN = 0.1
+"""Seconds between looks at what other processes wrote; what this one writes comes at once."""
+
 
 class Reader:
     """What one reader has not read yet; bounded.
@@ -41,24 +44,43 @@ class Reader:
         self._records.clear()
         return taken
 
-    async def wait(self, seconds: float) -> bool:
-        """Wait for news since the last `take`, at most so long; return whether it is records."""
-        with anyio.move_on_after(seconds):
-            await self._news.wait()
+    async def wait(self) -> bool:
+        """Wait for news since the last `take`, or to be woken; return whether it is records."""
+        await self._news.wait()
         return bool(self._records)
 
 
 class Feed:
-    """Passes what one process writes to the readers in the same process."""
+    """Passes what one process writes to the readers in the same process.
+
+    What other processes write is seen only by looking: `tick` makes all readers do so.
+    """
 
     def __init__(self) -> None:
         self._readers: dict[str, list[Reader]] = {}
+        self._read = anyio.Event()
+
+    async def tick(self, seconds: float = _LOOK_AGAIN) -> None:
+        """Make every reader look again, time after time, until cancelled.
+
+        One clock for all of them: a timer armed by each reader for each token costs as much as
+        reading the token does.
+        """
+        while True:
+            if not self._readers:
+                self._read = anyio.Event()
+                await self._read.wait()
+            await anyio.sleep(seconds)
+            for readers in self._readers.values():
+                for reader in readers:
+                    reader.wake()
 
     @contextmanager
     def reader(self, session: str, *, live: bool = True) -> Generator[Reader]:
         """Read a session's records from now on, while the context is open."""
         reader = Reader(live)
         self._readers.setdefault(session, []).append(reader)
+        self._read.set()
         try:
             yield reader
         finally:

@@ -11,9 +11,6 @@ from perdure.session.feed import Feed
 from perdure.session.workers import Workers
 from perdure.store.contract import Store
 
-_LOOK_AGAIN = 0.1
-"""Seconds between looks at what other processes wrote; what this one writes comes at once."""
-
 _PAGE = 1000
 """How many records are read from the log at once: whoever reads slowly holds no more of them."""
 
@@ -58,7 +55,7 @@ class EventReader:
                 if idle:
                     self._raise_failure()
                     return
-                handed = await reader.wait(_LOOK_AGAIN)
+                handed = await reader.wait()
 
     async def of_prompt(self, prompt: str, after: int) -> AsyncGenerator[AnyRecord]:
         """Yield what happens from the promotion of a prompt to its settlement."""
