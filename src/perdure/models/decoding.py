@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from perdure.errors import ContentRefused
 from perdure.history.content import Part, Reasoning, StopReason, Text, ToolCall, Usage
-from perdure.models.encoding import encode, mend, mend_all
+from perdure.models.encoding import MOST, encode, mend, mend_all
 from perdure.models.failures import Peer
 from perdure.models.sse import ServerEvent
 from perdure.models.types import Answer, Piece, ReasoningPiece, TextPiece
@@ -79,7 +79,9 @@ def conclude(
         raise peer.empty(_why_empty(stop, reasoned))
     if stop in ("end", "tool_calls"):
         stop = "tool_calls" if calls else "end"
-    return Answer(tuple(_unique(parts)), stop, usage)
+    # Numbers that are sensible one by one can have a sum that no export may hold.
+    counted = Usage(*(min(count, MOST) for count in astuple(usage)))
+    return Answer(tuple(_unique(parts)), stop, counted)
 
 
 def _why_empty(stop: StopReason, reasoned: bool) -> str:

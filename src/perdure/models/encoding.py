@@ -119,8 +119,12 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+MOST = 2**53
+"""The largest number that every reader of JSON takes for what it is."""
+
+
 def as_count(value: object) -> int:
     """Return a number of tokens: zero where the value is no sensible one."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
-    return min(max(value, 0), 2**53)
+    return min(max(value, 0), MOST)
