@@ -11,12 +11,12 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
 
+from perdure.config.location import shown
 from perdure.errors import ImageRefused
 from perdure.history.content import Image, MediaType
 
@@ -29,9 +29,13 @@ LONGEST_SIDE = 8_000
 MOST = 20
 """Images of one prompt or result; with more, vendors take only small ones."""
 
+LARGEST_SUM = 12_582_912
+"""Bytes of them together: a request that holds nothing else is taken by every vendor."""
+
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """How the name of an image ends, where a prompt names one."""
 
+_LONGEST_NAME = 255
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 _NAMED = re.compile(
@@ -51,11 +55,12 @@ def kind_of(start: bytes) -> MediaType | None:
 
 
 def make_image(data: bytes, name: str) -> Image:
-    """Return the image that a file's bytes are; `name` is for people.
+    """Return the image that a file's bytes are; `name` is for people, and becomes one short line.
 
     Raises ImageRefused, with the reason, for what is no PNG, JPEG, GIF or WebP, is not whole, or
     is larger than providers take.
     """
+    name = shown(name)[:_LONGEST_NAME]
     kind = kind_of(data)
     if kind is None:
         raise ImageRefused(f"{name} is no image that a model takes (PNG, JPEG, GIF or WebP)")
@@ -75,35 +80,57 @@ def make_image(data: bytes, name: str) -> Image:
 def read_image(path: Path) -> Image:
     """Read an image from a regular file; raise ImageRefused, with the path and the reason."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = _read(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "its name is no path"
-        raise ImageRefused(f"{path} cannot be read: {reason}") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise ImageRefused(f"{path} is no regular file")
-    with os.fdopen(descriptor, "rb") as file:
-        try:
-            data = file.read(LARGEST + 1)
-        except OSError as error:
-            raise ImageRefused(f"{path} cannot be read: {error.strerror}") from None
+        raise ImageRefused(f"{shown(path)} cannot be read: {reason}") from None
+    if data is None:
+        raise ImageRefused(f"{shown(path)} is no regular file")
     return make_image(data, path.name)
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the bytes of a regular file, up to one more than are taken; None for another one."""
+    # Looked at first, since merely opening a FIFO or a device may do something.
+    if not stat.S_ISREG(path.stat().st_mode):
+        return None
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(LARGEST + 1)
+    finally:
+        os.close(descriptor)
 
 
 def images_of(given: Iterable[Image | str | Path], directory: Path) -> tuple[Image, ...]:
     """Return images, looked at again, and those given by path; `directory` is where paths begin.
 
-    Raises ImageRefused for one that cannot be taken, and for too many.
+    Raises ImageRefused for one that cannot be taken, for too many, and for what is no image.
     """
-    wanted = list(islice(given, MOST + 1))
-    if len(wanted) > MOST:
-        raise ImageRefused(f"there are too many images; {MOST} are the most at a time")
-    return tuple(
-        make_image(each.data, each.name)
-        if isinstance(each, Image)
-        else read_image(directory / os.path.expanduser(each))  # noqa: PTH111 - as in `_paths`
-        for each in wanted
-    )
+    if isinstance(given, str | Path | Image):
+        raise ImageRefused("images must come as a list, also where there is only one")
+    found: list[Image] = []
+    for each in given:
+        if len(found) == MOST:
+            raise ImageRefused(f"there are too many images; {MOST} are the most at a time")
+        found.append(_image_of(each, directory))
+        if sum(len(image.data) for image in found) > LARGEST_SUM:
+            raise ImageRefused(f"the images have more than {LARGEST_SUM} bytes; send fewer")
+    return tuple(found)
+
+
+def _image_of(given: object, directory: Path) -> Image:
+    match given:
+        case Image(data=bytes() as data, name=str() as name):
+            return make_image(data, name)
+        case str() | Path():
+            path = os.path.expanduser(given)  # noqa: PTH111 - as in `_paths`
+            return read_image(directory / path)
+        case _:
+            kind = type(given).__name__
+            raise ImageRefused(f"an image must be an Image, a str or a Path, not {kind}")
 
 
 class Named(msgspec.Struct, frozen=True):

@@ -10,9 +10,11 @@ from typing import Any
 
 import anyio
 import pytest
+from mcp_types import CallToolResult, ImageContent
 
 from perdure.errors import ToolError
-from perdure.images import MOST
+from perdure.images import LARGEST, LARGEST_SUM, MOST
+from perdure.mcp.results import output
 from tests.mcp.wild import Wild, held, until
 from tests.mcp.wild_server import tool
 from tests.pictures import png
@@ -228,6 +230,14 @@ async def test_of_very_many_images_the_first_go_to_the_model(wild: Wild, tmp_pat
         said = await servers.output("parts", parts=[image(png())] * (MOST + 2))
     assert len(said.images) == MOST
     assert said.text.count("which is not shown") == 2
+
+
+def test_large_images_beyond_what_one_result_takes_are_named() -> None:
+    large = b64encode(png(padding=LARGEST - 1_000)).decode()
+    block = ImageContent(type="image", data=large, mime_type="image/png")
+    said = output(CallToolResult(content=[block] * 4))
+    assert len(said.images) == LARGEST_SUM // LARGEST
+    assert said.text.endswith("which is not shown: the images before it are large]")
 
 
 async def test_a_tool_with_a_broken_schema_hides_no_other(wild: Wild, tmp_path: Path) -> None:

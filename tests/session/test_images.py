@@ -126,11 +126,26 @@ async def test_an_image_is_refused_before_it_is_admitted_where_the_model_takes_n
 ) -> None:
     async with bench(tmp_path, [say("Hello.")]) as b, b.runtime() as runtime:
         session = await b.session(runtime)
-        assert not await session.takes_images()
+        assert await session.image_kinds() == ()
         with pytest.raises(ImageRefused, match=r"scripted/model-1 takes no images.*images = true"):
             await session.prompt("What is this?", images=[make_image(SHOT, "shot.png")])
         await ask(session, "Hello?")
         assert len(of_type(await log_of(session), ev.PromptAdmitted)) == 1
+
+
+async def test_a_kind_that_the_provider_does_not_take_is_refused_before_it_is_admitted(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [], "gemini") as b:
+        b.config = b.provider.config("gemini", api_key_env=KEY, images=True)
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            assert "image/gif" not in await session.image_kinds()
+            with pytest.raises(
+                ImageRefused, match=r"dot\.gif is image/gif, which scripted/model-1"
+            ):
+                await session.prompt("What is this?", images=[make_image(gif(), "dot.gif")])
+            assert of_type(await log_of(session), ev.PromptAdmitted) == []
 
 
 async def test_the_tool_read_says_that_the_model_takes_no_images(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from perdure.cli.arguments import unicode_text
 from perdure.cli.terminal import Warned
 from perdure.errors import ImageRefused, UsageError
 from perdure.history.content import Image
-from perdure.images import MOST, images_of, named_in, read_image
-from perdure.session.attaching import refusal
+from perdure.images import images_of, named_in, read_image
+from perdure.session.attaching import refusal, require_kind
 from perdure.session.handle import Session
 
 
@@ -56,19 +56,21 @@ async def with_named(
     named = await anyio.to_thread.run_sync(named_in, text, Path(row.directory))
     if not images and not named:
         return ()
-    takes, found = await session.takes_images(), list(images)
-    if not takes and (images or any(each.asked for each in named)):
+    kinds, found = await session.image_kinds(), list(images)
+    if not kinds and (images or any(each.asked for each in named)):
         raise ImageRefused(refusal(row.model))
-    for each in named if takes else ():
+    for image in images:
+        require_kind(image, kinds, row.model)
+    for each in named if kinds else ():
         try:
-            found.append(await anyio.to_thread.run_sync(partial(read_image, each.path)))
+            image = await anyio.to_thread.run_sync(partial(read_image, each.path))
+            require_kind(image, kinds, row.model)
+            found.append(image)
         except ImageRefused as error:
             if each.asked:
                 raise
             terminal.warn(f"not sent as an image: {error}")
-    if not takes:
+    if not kinds:
         names = ", ".join(each.path.name for each in named)
         terminal.warn(f"{names}: only named, not sent; the model {row.model} takes no images")
-    if len(found) > MOST:
-        raise ImageRefused(f"the prompt names {len(found)} images; {MOST} are the most at a time")
-    return tuple(found)
+    return await anyio.to_thread.run_sync(images_of, found, Path.cwd())

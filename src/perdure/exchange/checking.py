@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +18,7 @@ from perdure.exchange.lines import portable
 from perdure.history import events as ev
 from perdure.history.content import Image, ToolCall
 from perdure.history.state import Folding, OpenStep, SessionState
-from perdure.images import MOST, make_image
+from perdure.images import images_of
 from perdure.sources import check_entry
 
 _LATEST = 253_370_764_800_000
@@ -153,15 +154,13 @@ def _admitted(_: SessionState, event: ev.PromptAdmitted) -> None:
 
 def _require_images(images: Sequence[Image]) -> None:
     """Refuse what no provider takes: it would make every request of the session fail."""
-    if len(images) > MOST:
-        raise _Wrong(f"it holds {len(images)} images, and {MOST} are the most at a time")
-    for image in images:
-        try:
-            made = make_image(image.data, image.name)
-        except ImageRefused as error:
-            raise _Wrong(f"it holds an image that is none: {error}") from None
-        if made != image:
-            raise _Wrong(f"it holds an image that is another one than it says: {made.described}")
+    try:
+        made = images_of(images, Path("/"))
+    except ImageRefused as error:
+        raise _Wrong(f"its images cannot be taken: {error}") from None
+    for each, given in zip(made, images, strict=True):
+        if each != given:
+            raise _Wrong(f"it holds an image that is another one than it says: {each.described}")
 
 
 def _pending(state: SessionState, event: ev.PromptWithdrawn) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from mcp_types import (
@@ -20,7 +20,7 @@ from mcp_types import (
 
 from perdure.errors import ImageRefused
 from perdure.history.content import Image
-from perdure.images import MOST, make_image
+from perdure.images import LARGEST_SUM, MOST, make_image
 from perdure.tools.base import ToolOutput
 
 
@@ -44,10 +44,18 @@ def _pictures(content: Iterable[ContentBlock]) -> Pictures:
     found: Pictures = {}
     for at, block in enumerate(content):
         if isinstance(block, ImageContent):
-            taken = sum(isinstance(each, Image) for each in found.values())
-            full = f"{MOST} images are the most at a time"
-            found[at] = full if taken == MOST else _picture(block, f"image {len(found) + 1}")
+            picture = _picture(block, f"image {len(found) + 1}")
+            taken = [each for each in found.values() if isinstance(each, Image)]
+            found[at] = _fitting(picture, taken) if isinstance(picture, Image) else picture
     return found
+
+
+def _fitting(image: Image, taken: Sequence[Image]) -> Image | str:
+    if len(taken) == MOST:
+        return f"{MOST} images are the most at a time"
+    if sum(len(each.data) for each in (*taken, image)) > LARGEST_SUM:
+        return "the images before it are large"
+    return image
 
 
 def _picture(block: ImageContent, name: str) -> Image | str:

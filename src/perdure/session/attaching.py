@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import anyio.to_thread
 
 from perdure.errors import ImageRefused
-from perdure.history.content import Image
+from perdure.history.content import Image, MediaType
 from perdure.images import images_of
+from perdure.models.pictures import LIMITS
 from perdure.session.workplace import Workplaces
 
 
-async def takes_images(workplaces: Workplaces, directory: str, model: str) -> bool:
-    """Say whether `provider/model` takes images, by what is known and configured at a directory.
+async def image_kinds(workplaces: Workplaces, directory: str, model: str) -> tuple[MediaType, ...]:
+    """Return the kinds of images that `provider/model` takes; empty where it takes none.
 
-    Raises UnknownProvider, UnknownModel, ConfigurationError and DirectoryNotFound.
+    That is what is known and configured at a directory. Raises UnknownProvider, UnknownModel,
+    ConfigurationError and DirectoryNotFound.
     """
-    workplace = await workplaces.at(directory)
-    return workplace.models.profile(model).images
+    models = (await workplaces.at(directory)).models
+    if not models.profile(model).images:
+        return ()
+    return LIMITS[models.providers[model.partition("/")[0]].protocol].kinds
 
 
 async def attached(
@@ -32,9 +36,20 @@ async def attached(
     given = tuple(images)
     if not given:
         return ()
-    if not await takes_images(workplaces, directory, model):
+    kinds = await image_kinds(workplaces, directory, model)
+    if not kinds:
         raise ImageRefused(refusal(model))
-    return await anyio.to_thread.run_sync(images_of, given, Path(directory))
+    found = await anyio.to_thread.run_sync(images_of, given, Path(directory))
+    for image in found:
+        require_kind(image, kinds, model)
+    return found
+
+
+def require_kind(image: Image, kinds: Sequence[MediaType], model: str) -> None:
+    """Raise ImageRefused where `provider/model` takes images, but not of this kind."""
+    if image.media_type not in kinds:
+        name = image.name or "an image"
+        raise ImageRefused(f"{name} is {image.media_type}, which {model} does not take; convert it")
 
 
 def refusal(model: str) -> str:

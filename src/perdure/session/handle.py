@@ -17,11 +17,11 @@ from perdure.context.compare import same
 from perdure.errors import ImageRefused, PerdureError, PromptConflict, UsageError
 from perdure.exchange import exported, write_export
 from perdure.history import events as ev
-from perdure.history.content import Image
+from perdure.history.content import Image, MediaType
 from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
 from perdure.models.resolve import Models
-from perdure.session.attaching import attached, takes_images
+from perdure.session.attaching import attached, image_kinds
 from perdure.session.attempts import error_of
 from perdure.session.caching import CacheReport, cache_report
 from perdure.session.changes import Changes, delivery_of, unicode_text, whole_number
@@ -95,13 +95,14 @@ class Session:
             self._coordinator.wake(self.id)
         return admission
 
-    async def takes_images(self) -> bool:
-        """Say whether the model of the next step takes images, as far as is known and configured.
+    async def image_kinds(self) -> tuple[MediaType, ...]:
+        """Return the media types of images that the model of the next step takes; empty for none.
 
-        Raises UnknownProvider, UnknownModel, ConfigurationError and DirectoryNotFound.
+        That is what is known and configured. Raises UnknownProvider, UnknownModel,
+        ConfigurationError and DirectoryNotFound.
         """
         row = await self.row()
-        return await takes_images(self._equipment.workplaces, row.directory, row.model)
+        return await image_kinds(self._equipment.workplaces, row.directory, row.model)
 
     async def inbox(self) -> list[PendingPrompt]:
         """Return the pending Prompts, in the order in which they are promoted.
