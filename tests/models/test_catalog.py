@@ -48,6 +48,52 @@ def form(model: str, base_url: str, protocol: str) -> Form:
     return known(model, base_url, protocol).system_messages
 
 
+IMAGES = [
+    ("claude-opus-5-5", ANTHROPIC, "anthropic", True),
+    ("claude-opus-6", ANTHROPIC, "anthropic", True),
+    ("gpt-6.1-sol", OPENAI, "openai-responses", True),
+    ("o3", OPENAI, "openai-chat", True),
+    ("gpt-4o-mini", OPENAI, "openai-chat", True),
+    ("gpt-8", OPENAI, "openai-responses", True),
+    ("o3-mini", OPENAI, "openai-responses", False),
+    ("o3-mini-2025-01-31", OPENAI, "openai-chat", False),
+    ("o1-mini", OPENAI, "openai-chat", False),
+    ("gpt-3.5-turbo-0125", OPENAI, "openai-chat", False),
+    ("gpt-4", OPENAI, "openai-chat", False),
+    ("gpt-4-turbo", OPENAI, "openai-chat", True),
+    ("gemini-4-argon", "https://generativelanguage.googleapis.com/v1beta", "gemini", True),
+    ("qwen3", LOCAL, "openai-chat", False),
+    ("qwen2.5vl:7b", LOCAL, "openai-chat", True),
+    ("qwen3-vl", LOCAL, "openai-chat", True),
+    ("gemma3:12b", LOCAL, "openai-chat", True),
+    ("gemma3:1b", LOCAL, "openai-chat", False),
+    ("gemma3n:e4b", LOCAL, "openai-chat", False),
+    ("llama3.2-vision", LOCAL, "openai-chat", True),
+    ("llama3.2", LOCAL, "openai-chat", False),
+    ("llava:13b", LOCAL, "openai-chat", True),
+    ("gpt-oss:20b", LOCAL, "openai-chat", False),
+    ("deepseek-v4", LOCAL, "openai-chat", False),
+    ("o3-mini", "https://gateway.example.com/v1", "openai-chat", False),
+    ("openai/gpt-5.2", "https://gateway.example.com/v1", "openai-chat", True),
+    ("anthropic/claude-sonnet-5", "https://gateway.example.com/v1", "openai-chat", True),
+    ("glm-5", "https://gateway.example.com", "anthropic", False),
+]
+
+
+@pytest.mark.parametrize(("model", "url", "protocol", "images"), IMAGES)
+def test_whether_a_model_takes_images_is_known_by_its_name(
+    model: str, url: str, protocol: str, images: bool
+) -> None:
+    assert known(model, url, protocol).images is images
+
+
+@pytest.mark.parametrize("images", [True, False])
+def test_the_user_says_whether_a_model_takes_images(images: bool) -> None:
+    given = Overrides(images=images)
+    assert known("qwen3", LOCAL, "openai-chat", given).images is images
+    assert known("gpt-6.1-sol", OPENAI, "openai-responses", given).images is images
+
+
 @pytest.mark.parametrize("model", CLAUDES)
 def test_the_forms_at_anthropic_are_those_that_its_models_obey(model: str) -> None:
     # The strict provider has its own table, made from the documentation independently.

@@ -18,7 +18,7 @@ from perdure.models.head import OWN, WIRE, Conventions
 from perdure.models.openai_chat import ChatWire
 from perdure.models.openai_responses import STATELESS, ResponsesWire
 from perdure.models.types import ModelProfile
-from perdure.models.vision import takes_images
+from perdure.models.vision import is_text_only, takes_images
 
 
 class Overrides(msgspec.Struct, frozen=True):
@@ -63,7 +63,9 @@ def profile(
 def _images(model: str, row: Capability, given: bool | None) -> bool:
     if given is not None:
         return given
-    return takes_images(model) if row is capabilities.UNKNOWN else row.images
+    if row is capabilities.UNKNOWN:
+        return takes_images(model)
+    return row.images and not (row is capabilities.UNKNOWN_OPENAI and is_text_only(model))
 
 
 def _look_up(model: str, base_url: str, protocol: str) -> tuple[Capability, bool, bool]:
