@@ -58,6 +58,7 @@ def test_everything_that_can_be_configured_is_taken() -> None:
                             "context_window": 32768,
                             "max_output": 8192,
                             "system_messages": "wrapped",
+                            "images": True,
                             "parameters": {"temperature": 0.5, "stop": ["a"]},
                         }
                     },
@@ -79,7 +80,9 @@ def test_everything_that_can_be_configured_is_taken() -> None:
         silence_timeout=30.5,
         attempt_timeout=900.0,
         models={
-            "qwen3": ModelConfig(32768, 8192, "wrapped", {"temperature": 0.5, "stop": ["a"]}),
+            "qwen3": ModelConfig(
+                32768, 8192, "wrapped", {"temperature": 0.5, "stop": ["a"]}, images=True
+            ),
         },
     )
     assert config.permissions == (
@@ -210,6 +213,7 @@ def test_a_wrong_value_is_named_with_what_is_allowed(mapping: Any, words: str) -
         ({"headers": {"a": "c\r\nd: e"}}, "must be printable ASCII text"),
         ({"models": {"a b": {}}}, "is not a usable name"),
         ({"models": {"m": {"system_messages": "both"}}}, "must be one of native, wrapped"),
+        ({"models": {"m": {"images": "yes"}}}, "must be true or false"),
         ({"models": {"m": {"parameters": {"messages": []}}}}, "is set by Perdure itself"),
         ({"models": {"m": {"parameters": {"\n": 1}}}}, "must be printable text"),
     ],

@@ -30,6 +30,7 @@ class Job(msgspec.Struct):
     prompt_id: str | None = None
     idempotent: bool = False
     delivery: Delivery = "steer"
+    images: tuple[str, ...] = ()
 
 
 class EffectArguments(msgspec.Struct):
@@ -61,7 +62,9 @@ async def main(job: Job) -> None:
         else:
             session = await runtime.create_session(directory=job.directory)
         print(session.id, flush=True)
-        admission = await session.prompt(job.prompt, id=job.prompt_id, delivery=job.delivery)
+        admission = await session.prompt(
+            job.prompt, id=job.prompt_id, delivery=job.delivery, images=job.images
+        )
         async for record in session.events(after=admission.seq - 1, until_idle=True):
             print(record.type, flush=True)
 
