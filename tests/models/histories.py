@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perdure.history.content import Form, Part, Reasoning, Text, ToolCall, ToolDefinition
+from perdure.history.content import Form, Image, Part, Reasoning, Text, ToolCall, ToolDefinition
 from perdure.history.events import RequestShape
 from perdure.history.items import (
     AssistantItem,
@@ -21,6 +21,7 @@ from perdure.history.items import (
     SystemItem,
     UserItem,
 )
+from perdure.images import make_image
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport
 from perdure.models.types import Lowering, Request, WireProtocol
@@ -29,6 +30,7 @@ from perdure.testing.openai_responses_rules import led_to, remember
 from perdure.testing.prefix import input_items
 from perdure.testing.signature import conversation
 from perdure.testing.wire import ReceivedRequest
+from tests.pictures import gif, jpeg, png
 
 ProtocolName = Literal["anthropic", "openai-chat", "openai-responses", "gemini"]
 
@@ -45,6 +47,9 @@ OWN_CHAT = {
     }
 }
 
+pictures = st.sampled_from(
+    [make_image(png(), "a.png"), make_image(jpeg(), "b.jpg"), make_image(gif(), "c.gif")]
+)
 texts = st.text(min_size=1, max_size=12).filter(str.strip)
 any_texts = st.text(max_size=8)
 
@@ -53,11 +58,16 @@ class Move(msgspec.Struct, frozen=True):
     """One step: what came before it, and how the model answered; None where it failed."""
 
     prompts: tuple[str, ...]
+    images: tuple[Image, ...]
     note: str | None
     system: str | None
     outputs: tuple[str, ...]
     failed_calls: bool
     parts: tuple[Part, ...] | None
+
+    def images_of(self, at: int) -> tuple[Image, ...]:
+        """Return the images of a prompt or result: each one goes to another."""
+        return self.images[at : at + 1]
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -65,6 +75,7 @@ class Story(msgspec.Struct, frozen=True):
 
     protocol: ProtocolName
     form: Form
+    images: bool
     baseline: str
     tools: tuple[ToolDefinition, ...]
     older: tuple[Item, ...]
@@ -96,6 +107,7 @@ def answers(draw: st.DrawFn) -> tuple[Part, ...]:
 def moves(draw: st.DrawFn) -> Move:
     return Move(
         prompts=tuple(draw(st.lists(texts, max_size=2))),
+        images=tuple(draw(st.lists(pictures, max_size=2))),
         note=draw(st.none() | texts),
         system=draw(st.none() | texts),
         outputs=(draw(any_texts), draw(any_texts)),
@@ -128,6 +140,7 @@ def stories(draw: st.DrawFn) -> Story:
     return Story(
         protocol=draw(st.sampled_from(get_args(ProtocolName))),
         form=draw(st.sampled_from(["native", "wrapped"])),
+        images=draw(st.booleans()),
         baseline=draw(st.sampled_from(["", "You are here."])),
         tools=draw(st.sampled_from([(), TOOLS])),
         older=draw(older_items()),
@@ -156,6 +169,7 @@ class Player:
             form=story.form,
             max_output=100,
             parameters=OWN_CHAT if own else {},
+            images=story.images,
         )
         self._items: list[Item] = list(story.older)
         self._seq = 100
@@ -189,10 +203,12 @@ class Player:
         """Append what a boundary admits; return whether there is anything new."""
         calls = self._open_calls()
         outcome = "failed" if move.failed_calls else "completed"
-        for call, output in zip(calls, move.outputs, strict=False):
-            self._items.append(ResultItem(self._next(), call.id, call.name, output, outcome))
-        for text in move.prompts:
-            self._items.append(UserItem(self._next(), f"p{self._seq}", text))
+        for at, (call, output) in enumerate(zip(calls, move.outputs, strict=False)):
+            images = () if move.failed_calls else move.images_of(at)
+            result = ResultItem(self._next(), call.id, call.name, output, outcome, images)
+            self._items.append(result)
+        for at, text in enumerate(move.prompts):
+            self._items.append(UserItem(self._next(), f"p{self._seq}", text, move.images_of(at)))
         if move.note is not None:
             self._items.append(NoteItem(self._next(), move.note))
         if not calls and not move.prompts and move.note is None:

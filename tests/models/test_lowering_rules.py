@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from itertools import pairwise
 
 import msgspec
 from hypothesis import HealthCheck, event, given, settings
 
-from perdure.history.items import SystemItem, UserItem
+from perdure.history.items import SystemItem, UserItem, images_in
 from perdure.testing import (
     anthropic_rules,
     gemini_rules,
@@ -82,3 +83,5 @@ def test_nothing_that_a_user_wrote_is_lost(story: Story) -> None:
         for item in step.items:
             if isinstance(item, UserItem | SystemItem):
                 assert msgspec.json.encode(item.text)[1:-1] in body
+            for image in images_in(item):
+                assert b64encode(image.data) in body or image.described.encode() in body
