@@ -13,6 +13,7 @@ from perdure.models.pictures import LIMITS
 from perdure.testing import ReceivedRequest, Reply, say
 from tests.pictures import png
 from tests.session.support import Bench, ask, bench, log_of, of_type
+from tests.session.test_epochs import flag
 
 pytestmark = pytest.mark.anyio
 
@@ -75,3 +76,22 @@ async def test_a_session_with_more_large_images_than_anthropic_takes_goes_on(
     last = b.provider.requests[-1].body.decode()
     assert last.count('"type":"image"') == 20
     assert "[wide.png: PNG image, 2001 x 1 pixels, 1 KiB: left out, since" in last
+
+
+async def test_a_switch_of_image_input_goes_on_in_an_epoch_that_cannot_end(tmp_path: Path) -> None:
+    value: list[object] = ["up"]
+    async with bench(tmp_path, seen) as b:
+        b.prefix_may_break = "the pictures go out in another way"
+        async with seeing(b).runtime(sources=[flag(value)]) as runtime:
+            session = await b.session(runtime)
+            await ask(session, "Look.", images=[DOT])
+        value[0] = None
+        b.config["providers"]["scripted"]["models"]["model-1"]["images"] = False
+        async with b.runtime(sources=[flag(value)]) as runtime:
+            session = await runtime.session(session.id)
+            assert of_type(await ask(session, "And now?"), ev.EpochStarted) == []
+            causes = [each.cause for each in (await session.cache()).requests]
+            assert causes[-1] == "new prefix: whether the model takes images was changed"
+            for step, sent in enumerate(b.provider.requests, 1):
+                assert await session.request(step) == sent.body
+    assert b.provider.requests[-1].body.count(b"this model takes no images") == 1

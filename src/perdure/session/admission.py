@@ -19,6 +19,9 @@ from perdure.history.events import EpochStarted, Event, SystemMessage
 from perdure.history.items import images_in
 from perdure.history.state import MOVED, SessionState
 
+IMAGES_CHANGED = "image input changed"
+"""The reason of an epoch for which pictures that it holds go out in another way."""
+
 
 def replacement_due(
     state: SessionState,
@@ -44,7 +47,7 @@ def replacement_due(
     if epoch.tools != tuple(tools):
         reasons.append("tools changed")
     if images is not None and _pictures_change(state, images):
-        reasons.append("image input changed")
+        reasons.append(IMAGES_CHANGED)
     return tuple(dict.fromkeys(reasons))
 
 

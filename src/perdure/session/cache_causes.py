@@ -8,18 +8,21 @@ from perdure.history.events import StepStarted
 from perdure.history.state import MOVED
 from perdure.models.caches import MINUTE, CacheFacts
 from perdure.models.lowering import HEAD_CHANGED, HISTORY_CHANGED, WRAPPED_LATER
+from perdure.session.admission import IMAGES_CHANGED
 
 SUMMARY = "asked for a summary of the history"
 SHORTENED = "asked for a summary of the beginning alone, since the whole history was too long"
 FIRST = "first request: nothing is cached yet"
 
 _SUMMARIZED = "a summary took the place of the older history"
+_IMAGES = "whether the model takes images was changed"
 _NO_REASON = "no reason given"
 _REASONS = {
     "history compacted": _SUMMARIZED,
     "model switched": "the model was switched",
     "tools changed": "the set of tools changed",
     MOVED: "the session moved to another directory",
+    IMAGES_CHANGED: _IMAGES,
 }
 _SHOWN = 5
 
@@ -46,6 +49,8 @@ def changed(started: StepStarted, last: StepStarted, *, summarized: bool) -> str
     """
     if started.cause == HISTORY_CHANGED and summarized:
         return f"new prefix: {_SUMMARIZED}"
+    if started.cause == HISTORY_CHANGED and started.request.images != last.request.images:
+        return f"new prefix: {_IMAGES}"
     if started.cause != HEAD_CHANGED:
         return f"new prefix: {started.cause or 'no cause was recorded'}"
     if started.model != last.model:
