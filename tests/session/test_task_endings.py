@@ -17,6 +17,7 @@ from perdure.testing import Reply, call, error, hold, say
 from tests.session.support import Bench, ask, log_of, of_type
 from tests.session.tasks import Cast, begun, bench, gives, only_child, results
 from tests.session.test_interrupts import Work, stop
+from tests.store.store_support import raw
 
 pytestmark = pytest.mark.anyio
 
@@ -248,3 +249,30 @@ async def test_a_task_can_be_prompted_further_like_any_session(tmp_path: Path) -
         answers: list[Any] = of_type(await ask(child, "More?"), ev.AssistantMessage)
         assert [part.text for part in answers[-1].parts] == ["And more."]
         assert len(await log_of(session)) == before
+
+
+async def test_a_task_goes_on_for_the_process_that_took_over_who_gave_it(tmp_path: Path) -> None:
+    answers = anyio.Event()
+    cast = Cast(main=[gives("part"), say("I see.")], part=[hold(answers, say("Part done."))])
+    async with bench(tmp_path, cast) as b, b.runtime() as first:
+        session = await begun(b, first, 2)
+        child = await only_child(first, session)
+        free_of_its_owner(b.store, session.id)
+        async with b.runtime() as second:
+            taken_over = await second.session(session.id)
+            assert await second.recover() == [session.id]
+            await session.wait(only_here=True)
+            assert (await child.state()).step is not None
+            answers.set()
+            await taken_over.wait()
+        ((outcome, output),) = results(await log_of(session))
+        assert (outcome, output.partition("\n")[0]) == ("completed", "Part done.")
+        assert [each.outcome for each in of_type(await log_of(child), ev.StepFinished)] == [
+            "completed"
+        ]
+
+
+def free_of_its_owner(store: Path, session: str) -> None:
+    """Leave a session as it is when the lease of who drains it has run out."""
+    with raw(store) as connection:
+        connection.execute("UPDATE session SET owner = '', holder = NULL WHERE id = ?", (session,))

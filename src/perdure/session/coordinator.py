@@ -73,7 +73,7 @@ class Coordinator:
         self._failures: dict[str, PerdureError] = {}
         self._leases: dict[str, Lease] = {}
         self._titles = Titles(equipment.store, equipment.feed, group)
-        self._delegation = Delegation(equipment.store, equipment.feed, self)
+        self._delegation = Delegation(equipment.store, equipment.feed, self, equipment.owner)
 
     def wake(self, session: str) -> None:
         """Make sure that what waits in the session is worked on; returns at once."""

@@ -97,10 +97,11 @@ class TaskCall(msgspec.Struct, frozen=True):
 class Delegation:
     """Lets the sessions of this process work on tasks, and waits for what comes of them."""
 
-    def __init__(self, store: Store, feed: Feed, workers: Workers) -> None:
+    def __init__(self, store: Store, feed: Feed, workers: Workers, owner: str) -> None:
         self._store = store
         self._feed = feed
         self._workers = workers
+        self._owner = owner
         self._room = anyio.CapacityLimiter(_AT_ONCE)
 
     def of_call(
@@ -131,8 +132,7 @@ class Delegation:
                 found = await self._watch(task, show)
             except anyio.get_cancelled_exc_class():
                 with anyio.move_on_after(_SETTLING, shield=True):
-                    await self._workers.interrupt(task.child, only_here=True)
-                    await self._withdraw(task)
+                    await self._give_up(task)
                 raise
             if found.problem:
                 await self._withdraw(task)
@@ -166,6 +166,17 @@ class Delegation:
         except PerdureError as error:
             return Delegated(task.child, watch.answer, f"the task could not go on: {error}")
         return Delegated(task.child, watch.answer, watch.problem())
+
+    async def _give_up(self, task: TaskCall) -> None:
+        """Interrupt the work on a task, unless another process has taken over who gave it.
+
+        That process waits for the same result, and needs what is done here as much as its own.
+        """
+        with suppress(PerdureError):
+            if (await self._store.session(task.session)).owner != self._owner:
+                return
+        await self._workers.interrupt(task.child, only_here=True)
+        await self._withdraw(task)
 
     async def _withdraw(self, task: TaskCall) -> None:
         """Take the prompt back where it still waits: nobody would read an answer to it."""
