@@ -104,6 +104,34 @@ def test_a_broken_image_that_is_only_named_does_not_stop_the_prompt(
         assert "not sent as an image: cut.png is a broken image" in ended.err
 
 
+def test_of_a_long_list_of_images_only_those_are_sent_that_were_asked_for(
+    tmp_path: Path, here: Here
+) -> None:
+    with looking(tmp_path, images=True) as s:
+        names = [f"{number}.png" for number in range(21)]
+        for name in names:
+            (s.directory / name).write_bytes(OTHER)
+        ended = here("run", f"Which of {' '.join(names)} is like @shot.png?")
+        assert (ended.code, ended.out) == (0, "Seen.\n")
+        assert "names 22 images and 20 are the most" in ended.err
+        assert pictures(s.provider.requests[0]) == [SHOT]
+        line = one_line(here("run", " ".join(f"@{name}" for name in names)), 2)
+        assert "asks for 21 images; 20 are the most" in line
+
+
+def test_images_that_are_too_large_together_are_left_out_where_they_are_only_named(
+    tmp_path: Path, here: Here
+) -> None:
+    with looking(tmp_path, images=True) as s:
+        names = [f"{number}.png" for number in range(4)]
+        for name in names:
+            (s.directory / name).write_bytes(png(7, 5, padding=3_500_000))
+        ended = here("run", f"Compare {' '.join(names)} and shot.png")
+        assert (ended.code, ended.out) == (0, "Seen.\n")
+        assert ended.err.count("not sent as an image: ") == 1
+        assert s.provider.requests[0].body.count(b"data:image/png") == 4
+
+
 def test_a_prompt_from_standard_input_names_no_images(tmp_path: Path) -> None:
     with looking(tmp_path, images=True) as s:
         assert s.run("run", "-", input="diff of shot.png and @shot.png").code == 0

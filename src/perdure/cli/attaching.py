@@ -13,7 +13,7 @@ from perdure.cli.arguments import unicode_text
 from perdure.cli.terminal import Warned
 from perdure.errors import ImageRefused, UsageError
 from perdure.history.content import Image
-from perdure.images import images_of, named_in, read_image
+from perdure.images import MOST, Named, images_of, named_in, read_image
 from perdure.session.attaching import refusal, require_kind
 from perdure.session.handle import Session
 
@@ -49,8 +49,9 @@ async def with_named(
 ) -> tuple[Image, ...]:
     """Return the images of the option, then those that the text names.
 
-    One that the text only names is left out, with a warning, where the model takes none or the
-    file is no good; with an @ before it, or by option, it is refused. Raises ImageRefused.
+    One that the text only names is left out, with a warning, where the model takes none, the file
+    is no good, or they are too many or too large together; with an @ before it, or by option, it is
+    refused. Raises ImageRefused.
     """
     row = await session.row()
     named = await anyio.to_thread.run_sync(named_in, text, Path(row.directory))
@@ -61,11 +62,11 @@ async def with_named(
         raise ImageRefused(refusal(row.model))
     for image in images:
         require_kind(image, kinds, row.model)
-    for each in named if kinds else ():
+    for each in _few(named, terminal) if kinds else ():
         try:
             image = await anyio.to_thread.run_sync(partial(read_image, each.path))
             require_kind(image, kinds, row.model)
-            found.append(image)
+            found = [*await anyio.to_thread.run_sync(images_of, [*found, image], Path.cwd())]
         except ImageRefused as error:
             if each.asked:
                 raise
@@ -73,4 +74,20 @@ async def with_named(
     if not kinds:
         names = ", ".join(each.path.name for each in named)
         terminal.warn(f"{names}: only named, not sent; the model {row.model} takes no images")
-    return await anyio.to_thread.run_sync(images_of, found, Path.cwd())
+    return tuple(found)
+
+
+def _few(named: Sequence[Named], terminal: Warned) -> Sequence[Named]:
+    """Return the images to read: of a long list, only those that were asked for."""
+    asked = [each for each in named if each.asked]
+    if len(asked) > MOST:
+        raise ImageRefused(
+            f"the prompt asks for {len(asked)} images; {MOST} are the most at a time"
+        )
+    if len(named) <= MOST:
+        return named
+    terminal.warn(
+        f"the prompt names {len(named)} images and {MOST} are the most at a time; only those with "
+        "an @ before them are sent"
+    )
+    return asked
