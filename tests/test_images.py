@@ -64,6 +64,46 @@ def test_any_bytes_are_an_image_or_are_refused(kind: str, draw: st.DataObject) -
     assert 0 < image.height <= LONGEST_SIDE
 
 
+def _parts(data: bytes) -> list[bytes]:
+    """Return signature, header, pixels and end of a PNG that has nothing else."""
+    header, end = data[8:33], data[-12:]
+    return [data[:8], header, data[33:-12], end]
+
+
+_SIGN, _HEAD, _PIXELS, _END = _parts(png())
+_EXTENDED = b"VP8X\x0a\0\0\0\0\0\0\0\x02\0\0\x01\0\0"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        pytest.param(_SIGN + _HEAD + _END, "no picture", id="PNG without pixels"),
+        pytest.param(_SIGN + _PIXELS + _HEAD + _END, "one header", id="PNG with a late header"),
+        pytest.param(_SIGN + _HEAD + _HEAD + _PIXELS + _END, "one header", id="PNG with two"),
+        pytest.param(_SIGN + _END, "one header", id="PNG without a header"),
+        pytest.param(gif()[:19] + b";", "no picture", id="GIF without a frame"),
+        pytest.param(gif()[:19] + b"!\xfe\x02ab\0;", "no picture", id="GIF with a comment alone"),
+        pytest.param(gif()[:19] + b"!\xfe\x02ab;", "cut off", id="GIF with a comment that goes on"),
+        pytest.param(b"\xff\xd8\xff\xe0;", "cut off", id="JPEG that ends in a segment"),
+        pytest.param(b"\xff\xd8\xff\xd9", "cut off", id="JPEG of two markers"),
+        pytest.param(webp()[:20] + bytes(9), "no picture", id="WebP with another signature"),
+        pytest.param(b"RIFF\x16\0\0\0WEBP" + _EXTENDED, "no picture", id="WebP of a frame alone"),
+    ],
+)
+def test_a_file_whose_structure_holds_no_picture_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(ImageRefused, match=words):
+        make_image(data, "empty")
+
+
+def test_a_picture_behind_extensions_is_found() -> None:
+    later = gif()[:19] + b"!\xf9\x04\0\0\0\0\0!\xfe\x02ab\0" + gif()[19:]
+    assert make_image(later, "a").width == 3
+    chunk = webp()[12:]
+    extended = b"RIFF\x26\0\0\0WEBP" + _EXTENDED + chunk
+    image = make_image(extended, "b")
+    assert (image.width, image.height) == (3, 2)
+
+
 @given(st.binary(max_size=40))
 def test_what_begins_like_no_image_is_none(data: bytes) -> None:
     if kind_of(data) is None:

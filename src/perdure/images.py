@@ -36,6 +36,8 @@ SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """How the name of an image ends, where a prompt names one."""
 
 _LONGEST_NAME = 255
+_EMPTY = "it has no picture in it"
+_HEADER = 13
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _BARE = frozenset({0x01, *range(0xD0, 0xD9)})
 _NAMED = re.compile(
@@ -68,8 +70,10 @@ def make_image(data: bytes, name: str) -> Image:
         raise ImageRefused(f"{name} has {len(data)} bytes; {LARGEST} are the most: make it smaller")
     try:
         width, height = _MEASURES[kind](data)
-    except (IndexError, ValueError) as error:
-        raise ImageRefused(f"{name} is a broken image: {error or 'it is cut off'}") from None
+    except IndexError:
+        raise ImageRefused(f"{name} is a broken image: it is cut off") from None
+    except ValueError as error:
+        raise ImageRefused(f"{name} is a broken image: {error}") from None
     if not (0 < width <= LONGEST_SIDE and 0 < height <= LONGEST_SIDE):
         raise ImageRefused(
             f"{name} has {width} x {height} pixels; from 1 to {LONGEST_SIDE} are taken each way"
@@ -174,7 +178,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _png(data: bytes) -> tuple[int, int]:
-    at, size = 8, (0, 0)
+    at, size, pixels = 8, None, False
     while True:
         length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
         end = at + 8 + length
@@ -182,12 +186,17 @@ def _png(data: bytes) -> tuple[int, int]:
             raise ValueError("it is cut off")
         if zlib.crc32(data[at + 4 : end]) != int.from_bytes(data[end : end + 4], "big"):
             raise ValueError("a checksum does not fit")
-        if kind == b"IHDR" and length >= 8:
-            body = data[at + 8 : end]
-            size = int.from_bytes(body[:4], "big"), int.from_bytes(body[4:8], "big")
+        if (kind == b"IHDR") != (size is None) or (size is None and length != _HEADER):
+            raise ValueError("it does not begin with one header")
+        if size is None:
+            size = _large(data, at + 8), _large(data, at + 12)
+        pixels = pixels or (kind == b"IDAT" and length > 0)
         if kind == b"IEND":
-            return size
+            break
         at = end + 4
+    if not pixels:
+        raise ValueError(_EMPTY)
+    return size
 
 
 def _jpeg(data: bytes) -> tuple[int, int]:
@@ -204,28 +213,52 @@ def _jpeg(data: bytes) -> tuple[int, int]:
                 raise ValueError("it is cut off")
             return size
         at += 2 + _big(data, at + 2)
-    raise ValueError("it has no picture in it")
+    raise ValueError(_EMPTY)
 
 
 def _gif(data: bytes) -> tuple[int, int]:
     if not data.rstrip(b"\0").endswith(b";"):
         raise ValueError("it is cut off")
-    return _little(data, 6, 2), _little(data, 8, 2)
+    size, flags = (_little(data, 6, 2), _little(data, 8, 2)), data[10]
+    at = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
+    while data[at] == 0x21:  # an extension; a row of pieces follows its kind
+        at += 2
+        while length := data[at]:
+            at += 1 + length
+        at += 1
+    if data[at] != 0x2C:
+        raise ValueError(_EMPTY)
+    return size
 
 
 def _webp(data: bytes) -> tuple[int, int]:
     if _little(data, 4, 4) + 8 > len(data):
         raise ValueError("it is cut off")
     match data[12:16]:
-        case b"VP8 ":
+        case b"VP8 " if data[23:26] == b"\x9d\x01\x2a":
             return _little(data, 26, 2) & 0x3FFF, _little(data, 28, 2) & 0x3FFF
-        case b"VP8L":
+        case b"VP8L" if data[20] == 0x2F:
             bits = _little(data, 21, 4)
             return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        case b"VP8X":
+        case b"VP8X" if _holds_a_picture(data):
             return _little(data, 24, 3) + 1, _little(data, 27, 3) + 1
         case _:
-            raise ValueError("it has no picture in it")
+            raise ValueError(_EMPTY)
+
+
+def _holds_a_picture(data: bytes) -> bool:
+    """Say whether one of the chunks of an extended WebP is a picture or a frame."""
+    at = 12
+    while at + 8 <= len(data):
+        if data[at : at + 4] in {b"VP8 ", b"VP8L", b"ANMF"}:
+            return True
+        length = _little(data, at + 4, 4)
+        at += 8 + length + length % 2
+    return False
+
+
+def _large(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 4], "big")
 
 
 def _big(data: bytes, at: int) -> int:
