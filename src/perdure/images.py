@@ -11,7 +11,9 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import unquote
 
 import msgspec
@@ -108,17 +110,26 @@ def _read(path: Path) -> bytes | None:
         os.close(descriptor)
 
 
+_Given = TypeVar("_Given", bound=Image | str | Path)
+
+
+def listed(given: Iterable[_Given]) -> tuple[_Given, ...]:
+    """Return what was given as images; ImageRefused for too many, and for one that is no list."""
+    if isinstance(given, str | Path | Image):
+        raise ImageRefused("images must come as a list, also where there is only one")
+    found = tuple(islice(given, MOST + 1))
+    if len(found) > MOST:
+        raise ImageRefused(f"there are too many images; {MOST} are the most at a time")
+    return found
+
+
 def images_of(given: Iterable[Image | str | Path], directory: Path) -> tuple[Image, ...]:
     """Return images, looked at again, and those given by path; `directory` is where paths begin.
 
     Raises ImageRefused for one that cannot be taken, for too many, and for what is no image.
     """
-    if isinstance(given, str | Path | Image):
-        raise ImageRefused("images must come as a list, also where there is only one")
     found: list[Image] = []
-    for each in given:
-        if len(found) == MOST:
-            raise ImageRefused(f"there are too many images; {MOST} are the most at a time")
+    for each in listed(given):
         found.append(_image_of(each, directory))
         if sum(len(image.data) for image in found) > LARGEST_SUM:
             raise ImageRefused(f"the images have more than {LARGEST_SUM} bytes; send fewer")

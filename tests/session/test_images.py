@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -264,3 +265,18 @@ async def test_too_many_images_and_what_is_no_file_are_refused(tmp_path: Path) -
                 await _prompt(session, ".")
             with pytest.raises(ImageRefused, match="No such file"):
                 await _prompt(session, "gone.png")
+
+
+async def test_images_that_come_as_no_list_or_without_end_are_refused(tmp_path: Path) -> None:
+    async with bench(tmp_path, []) as b:
+        b.config = b.provider.config(api_key_env=KEY, images=True)
+        picture_files(b.project)
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            alone: Any
+            for alone in ("shot.png", b.project / "shot.png", make_image(SHOT, "shot.png")):
+                with pytest.raises(ImageRefused, match="must come as a list"):
+                    await session.prompt("Look.", images=alone)
+            with pytest.raises(ImageRefused, match="20 are the most"):
+                await session.prompt("Look.", images=repeat("shot.png"))
+            assert await session.inbox() == []

@@ -9,7 +9,7 @@ import anyio.to_thread
 
 from perdure.errors import ImageRefused
 from perdure.history.content import Image, MediaType
-from perdure.images import images_of
+from perdure.images import images_of, listed
 from perdure.models.pictures import LIMITS
 from perdure.session.workplace import Workplaces
 
@@ -33,7 +33,7 @@ async def attached(
 
     Raises ImageRefused where one cannot be taken, and where the model takes none.
     """
-    given = tuple(images)
+    given = listed(images)
     if not given:
         return ()
     kinds = await image_kinds(workplaces, directory, model)

@@ -20,6 +20,7 @@ from perdure.history import events as ev
 from perdure.history.content import Image, MediaType
 from perdure.history.items import Item
 from perdure.history.state import Pending, SessionState, fold
+from perdure.images import listed
 from perdure.models.resolve import Models
 from perdure.session.attaching import attached, image_kinds
 from perdure.session.attempts import error_of
@@ -401,7 +402,7 @@ class Session:
     async def _pictures(
         self, prompt: str, images: Iterable[Image | str | Path]
     ) -> tuple[Image, ...]:
-        if not (given := tuple(images)):
+        if not (given := listed(images)):
             return ()
         row = await self.row()
         try:
