@@ -116,6 +116,8 @@ def test_the_message_quotes_the_provider_and_says_what_to_do() -> None:
         (413, b"", "shorten the conversation or use a model with a larger window"),
         (500, openai("System message must be at the beginning."), 'system_messages = "wrapped"'),
         (400, openai("Unknown parameter: 'x'"), "check the parameters of the model"),
+        (400, anthropic("Could not process image"), "go on from before the image"),
+        (400, openai("Invalid 'messages[1].content[0].image_url'."), "set images = false"),
         (429, b"", "try again later"),
         (301, b"", "set base_url to the new address"),
     ],

@@ -250,6 +250,7 @@ _TEMPLATE = _any(
     r"\bjinja\b",
 )
 _SYSTEM = _any(r"system", r"role", r"should be 'user'")
+_IMAGE = _any(r"\bimages?\b", r"image_(url|input)", r"invalid_image", r"inline_?data")
 _NO_MODEL = _any(
     r"model_not_found",
     r"not a valid model",
@@ -328,6 +329,12 @@ def _advice_on_request(said: Report) -> str:
         return "put the name and password that the proxy wants into HTTPS_PROXY"
     if _TEMPLATE.search(said.words) and _SYSTEM.search(said.words):
         return 'set system_messages = "wrapped" for this model'
+    if _IMAGE.search(said.words):
+        # It stands in the history, and so in every later request too.
+        return (
+            "go on from before the image (/undo in a chat, or a fork), or set images = false for "
+            "this model, which is then told their names alone"
+        )
     return "check the parameters of the model"
 
 
