@@ -52,6 +52,23 @@ def test_a_second_run_begins_its_request_with_every_block_of_the_first(
         assert b"Rule one." in s.provider.requests[1].body
 
 
+def test_an_answer_that_did_not_end_by_itself_is_printed_and_said_to_be_so(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("Half an ans", stop="length"), say("Whole.", stop="bored")]) as s:
+        cut, bored = s.run("run", "Tell."), s.run("run", "-c", "Again.")
+    assert (cut.code, cut.out) == (0, "Half an ans\n")
+    assert "cut off at its output limit" in cut.err
+    assert (bored.code, bored.out) == (0, "Whole.\n")
+    assert "not known here: bored" in bored.err
+
+
+def test_what_stands_before_a_refusal_is_no_answer_and_its_calls_do_not_run(tmp_path: Path) -> None:
+    with shell(tmp_path, [call("shell", {"command": "touch ran"}, stop="refusal")]) as s:
+        ended = s.run("run", "--yes", "Do it.")
+        assert not (s.directory / "ran").exists()
+    assert ended.out == ""
+    assert "declined to answer; change the prompt" in one_line(ended, 1)
+
+
 def test_json_lines_carry_seq_only_for_durable_events(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("Hello.")]):
         lines = [

@@ -123,10 +123,11 @@ def test_calls_without_an_id_or_with_the_same_one_get_one_from_their_position() 
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    [("stop", "end"), ("length", "length"), ("content_filter", "refusal"), ("novel", "end")],
+    [("stop", "end"), ("length", "length"), ("eos", "end"), ("novel", "end")],
 )
 def test_the_finish_reason_is_the_stop(finish: str, stop: StopReason) -> None:
-    assert decode(delta(finish, content="A"))[1].stop == stop
+    answer = decode(delta(finish, content="A"))[1]
+    assert (answer.stop, answer.stopped) == (stop, "novel" if finish == "novel" else "")
 
 
 def test_a_refusal_is_text_with_its_own_stop() -> None:

@@ -133,9 +133,6 @@ def test_without_tokens_the_answer_stands() -> None:
         ("STOP", "end"),
         ("MAX_TOKENS", "length"),
         ("CONTINUATION", "length"),
-        ("SAFETY", "refusal"),
-        ("RECITATION", "refusal"),
-        ("PROHIBITED_CONTENT", "refusal"),
         ("OTHER", "end"),
         ("INVENTED_TOMORROW", "end"),
     ],
@@ -143,6 +140,12 @@ def test_without_tokens_the_answer_stands() -> None:
 def test_the_reason_for_the_end_becomes_one_of_ours(finish: str, stop: StopReason) -> None:
     _, answer = decoded(GeminiDecoder(PEER), [candidate(text("So."), finish=finish)])
     assert (answer.parts, answer.stop) == ((Text("So."),), stop)
+    assert answer.stopped == (finish if finish in ("OTHER", "INVENTED_TOMORROW") else "")
+
+
+@pytest.mark.parametrize("finish", ["SAFETY", "RECITATION", "PROHIBITED_CONTENT"])
+def test_what_stood_before_a_refusal_is_no_answer(finish: str) -> None:
+    assert finish in failing(ContentRefused, candidate(text("So."), finish=finish))
 
 
 def test_an_answer_that_is_refused_at_once_says_why() -> None:

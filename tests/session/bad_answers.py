@@ -45,11 +45,13 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The step has an answer: why it stopped, its text, and how each of its calls was settled."""
+    """The step has an answer: why it stopped, its text, how each of its calls was settled, and the
+    provider's own word for a stop that nobody knows."""
 
     stop: str = "end"
     text: str = "Hello"
     calls: tuple[str, ...] = ()
+    stopped: str = ""
 
 
 Case = tuple[Reply, Failed | Answered]
@@ -197,7 +199,10 @@ ANYWHERE: Mapping[str, Case] = {
 
 
 OF_CHAT: Mapping[str, Case] = {
-    "an unknown stop reason": (chat(delta(content="Hello"), finish="bored"), Answered()),
+    "an unknown stop reason": (
+        chat(delta(content="Hello"), finish="bored"),
+        Answered(stopped="bored"),
+    ),
     "an answer cut at the limit": (
         chat(delta(content="Hello"), finish="length"),
         Answered("length"),
@@ -256,7 +261,11 @@ OF_CHAT: Mapping[str, Case] = {
     "a refused answer": (chat(finish="content_filter"), REFUSED),
     "an answer that was stopped by a filter": (
         chat(delta(content="Hello"), finish="content_filter"),
-        Answered("refusal"),
+        REFUSED,
+    ),
+    "calls before a refusal": (
+        chat(delta(tool_calls=[call_delta(0, "c", "list", LOOK)]), finish="content_filter"),
+        REFUSED,
     ),
     "a refusal in words": (chat(delta(refusal="Hello")), Answered("refusal")),
     "a refused prompt": (
@@ -277,7 +286,7 @@ OF_RESPONSES: Mapping[str, Case] = {
         responses(
             *message_item("Hello"), status="incomplete", incomplete_details={"reason": "bored"}
         ),
-        Answered("length"),
+        Answered("length", stopped="bored"),
     ),
     "an answer cut at the limit": (
         responses(
@@ -334,6 +343,15 @@ OF_RESPONSES: Mapping[str, Case] = {
         responses(status="incomplete", incomplete_details={"reason": "content_filter"}),
         REFUSED,
     ),
+    "calls before a refusal": (
+        responses(
+            *message_item("Hello"),
+            *function_call("c", index=1),
+            status="incomplete",
+            incomplete_details={"reason": "content_filter"},
+        ),
+        REFUSED,
+    ),
     "a refusal in words": (
         responses(
             added(0, "message", id="msg_0", role="assistant", content=[]),
@@ -367,7 +385,10 @@ OF_RESPONSES: Mapping[str, Case] = {
 }
 
 OF_ANTHROPIC: Mapping[str, Case] = {
-    "an unknown stop reason": (messages(*text_block("Hello"), stop="bored"), Answered()),
+    "an unknown stop reason": (
+        messages(*text_block("Hello"), stop="bored"),
+        Answered(stopped="bored"),
+    ),
     "no stop reason": (messages(*text_block("Hello"), stop=None), Answered()),
     "an answer cut at the limit": (
         messages(*text_block("Hello"), stop="max_tokens"),
@@ -432,8 +453,9 @@ OF_ANTHROPIC: Mapping[str, Case] = {
     "a refused answer": (messages(stop="refusal"), REFUSED),
     "an answer that ends in a refusal": (
         messages(*text_block("Hello"), stop="refusal"),
-        Answered("refusal"),
+        REFUSED,
     ),
+    "calls before a refusal": (messages(*tool_use("c", LOOK), stop="refusal"), REFUSED),
     "a refused prompt": (
         error(400, message="Output blocked by content filtering policy"),
         REFUSED,
@@ -448,7 +470,10 @@ OF_ANTHROPIC: Mapping[str, Case] = {
 }
 
 OF_GEMINI: Mapping[str, Case] = {
-    "an unknown stop reason": (stream(candidate({"text": "Hello"}, finish="BORED")), Answered()),
+    "an unknown stop reason": (
+        stream(candidate({"text": "Hello"}, finish="BORED")),
+        Answered(stopped="BORED"),
+    ),
     "an answer cut at the limit": (
         stream(candidate({"text": "Hello"}, finish="MAX_TOKENS")),
         Answered("length"),
@@ -505,8 +530,9 @@ OF_GEMINI: Mapping[str, Case] = {
     "an answer that is prohibited": (stream(candidate(finish="PROHIBITED_CONTENT")), REFUSED),
     "an answer that ends in a refusal": (
         stream(candidate({"text": "Hello"}), candidate(finish="SAFETY")),
-        Answered("refusal"),
+        REFUSED,
     ),
+    "calls before a refusal": (stream(candidate(gemini_call(), finish="SAFETY")), REFUSED),
     "a refused prompt": (
         stream({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}}),
         failed(errors.ContentRefused, "PROHIBITED_CONTENT", "change the prompt"),

@@ -42,6 +42,15 @@ def remark(event: ev.Event) -> str:
             return ""
 
 
+def stopped(event: ev.AssistantMessage) -> str:
+    """Return one line for an answer that did not end by itself; empty where it did."""
+    if event.stop == "length":
+        return "the answer was cut off at its output limit; raise max_output of the model, or go on"
+    if event.stopped:
+        return f"the provider ended the answer for a reason that is not known here: {event.stopped}"
+    return "the model declined to answer" if event.stop == "refusal" else ""
+
+
 def not_compacted(event: ev.CompactionFailed) -> str:
     """Return one line for a compaction that came to nothing."""
     return f"the older history was not summarized: {event.failure.message}"
@@ -149,6 +158,8 @@ class TextReporter:
             self._terminal.end_line()
             self._terminal.words(text)
         self._terminal.end_line()
+        if words := stopped(event):
+            self._terminal.warn(words)
         self._streamed = ""
         self._latest = ""
         self._calls = {part.id: part for part in event.parts if isinstance(part, ToolCall)}

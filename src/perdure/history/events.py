@@ -298,7 +298,8 @@ class AssistantMessage(Event, frozen=True):
     """The model answered; its tool calls may start only after this is durable.
 
     `cache_miss` is the provider's own reason for a missed prompt cache. `response` is its id of
-    the answer, kept only where the next request names it to be told such a reason.
+    the answer, kept only where the next request names it to be told such a reason. `stopped` is
+    its word for a stop that is not known here.
     """
 
     type: ClassVar[str] = "assistant.message"
@@ -309,6 +310,7 @@ class AssistantMessage(Event, frozen=True):
     attempt: int = 1
     cache_miss: str = ""
     response: str = ""
+    stopped: str = ""
 
 
 class ToolStarted(Event, frozen=True):

@@ -23,6 +23,7 @@ _STOPS: dict[str, StopReason] = {
     "pause_turn": "pause",
     "refusal": "refusal",
 }
+_KNOWN = frozenset({"", "end_turn", "stop_sequence", "tool_use", *_STOPS})
 
 _FRAGMENTS: dict[str, tuple[str, str]] = {
     "text_delta": ("text", "text"),
@@ -125,7 +126,14 @@ class MessagesDecoder:
         ):
             words = "the model's context window was full before it could answer"
             raise failure(self._peer, Report(None, "request_too_large", words))
-        answer = conclude(self._peer, parts, stop, self._counted(), self._why)
+        answer = conclude(
+            self._peer,
+            parts,
+            stop,
+            self._counted(),
+            self._why,
+            unknown="" if self._stop in _KNOWN else self._stop,
+        )
         return replace(answer, cache_miss=self._peer.quote(self._miss), response=self._id)
 
     def _event(self, kind: str, data: dict[str, Any]) -> list[Piece]:

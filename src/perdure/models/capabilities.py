@@ -98,6 +98,8 @@ GEMINI = (
     Capability(_gemini(r"gemini-3(\.\d)?-(pro|flash|flash-lite)"), 1_048_576, 65_536),
     Capability(_gemini(r"gemini-4(\.\d)?-[a-z]+"), 1_048_576, 65_536),
     Capability(re.compile(r"gemini-(pro|flash|flash-lite)-latest"), 1_048_576, 65_536),
+    Capability(_gemini(r"gemini-1\.5-pro"), 2_097_152, 8_192, signatures=False),
+    Capability(_gemini(r"gemini-1\.5-flash(-8b)?"), 1_048_576, 8_192, signatures=False),
     Capability(re.compile(r"gemini-[12][.-].*"), 32_768, 8_192, signatures=False),
 )
 """Gemini models. The first row that fits counts; one response ends after 65,536 tokens at most."""

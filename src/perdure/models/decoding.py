@@ -60,18 +60,27 @@ def arguments_text(value: object) -> str:
 
 
 def conclude(
-    peer: Peer, parts: Sequence[Part], stop: StopReason, usage: Usage, why: str = ""
+    peer: Peer,
+    parts: Sequence[Part],
+    stop: StopReason,
+    usage: Usage,
+    why: str = "",
+    *,
+    unknown: str = "",
+    own_words: bool = False,
 ) -> Answer:
-    """Return a whole answer, its call ids made unique; raise where it says nothing.
+    """Return a whole answer, its call ids made unique; raise where it says nothing or is refused.
 
-    `why` is the provider's own explanation of a refusal. An answer of reasoning alone counts only
-    where a limit or a pause ended it: asking again would spend the same tokens once more.
+    `why` is the provider's own explanation of a refusal, `unknown` its word for a stop that is not
+    known here. What stood before a refusal is no answer, and its calls must not run; only where the
+    model declines in its `own_words` are these the answer. One of reasoning alone counts only where
+    a limit or a pause ended it: asking again would spend the same tokens once more.
     """
     parts = [_mended(part) for part in parts]
     calls = any(isinstance(part, ToolCall) for part in parts)
     words = any(isinstance(part, Text) and part.text.strip() for part in parts)
     reasoned = any(isinstance(part, Reasoning) for part in parts)
-    if not (calls or words) and stop == "refusal":
+    if stop == "refusal" and (calls or not (words and own_words)):
         said = f": {peer.quote(why)}" if why else ""
         message = f"{peer.provider} declined to answer{said}; change the prompt"
         raise peer.refuse(ContentRefused, message, peer.quote(why))
@@ -81,7 +90,7 @@ def conclude(
         stop = "tool_calls" if calls else "end"
     # Numbers that are sensible one by one can have a sum that no export may hold.
     counted = Usage(*(min(count, MOST) for count in astuple(usage)))
-    return Answer(tuple(_unique(parts)), stop, counted)
+    return Answer(tuple(_unique(parts)), stop, counted, stopped=peer.quote(unknown))
 
 
 def _why_empty(stop: StopReason, reasoned: bool) -> str:

@@ -120,7 +120,15 @@ class GeminiDecoder:
         if self._stop in _FAILED:
             raise self._peer.broken(f"the model's call was malformed ({said})")
         parts = [part.part() if isinstance(part, _Grown) else part for part in self._parts]
-        return conclude(self._peer, parts, self._reason(), _usage(self._usage), said)
+        known = self._stop in _CUT or self._stop in _REFUSED or self._stop in {"", "STOP"}
+        return conclude(
+            self._peer,
+            parts,
+            self._reason(),
+            _usage(self._usage),
+            said,
+            unknown="" if known else self._stop,
+        )
 
     def _reason(self) -> StopReason:
         if self._refused or self._stop in _REFUSED:

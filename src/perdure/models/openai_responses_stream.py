@@ -22,7 +22,10 @@ from perdure.models.types import Answer, Piece
 ITEMS = ("reasoning", "message", "function_call")
 """The items that are read and go back; nobody asked for any other kind."""
 
+_LIMIT = "max_output_tokens"
 _STOPS: dict[str, StopReason] = {"content_filter": "refusal"}
+_KNOWN = frozenset({"", _LIMIT, *_STOPS})
+"""Why an answer is known to be cut; empty where it is whole."""
 
 _ENDS = frozenset({"completed", "incomplete", "failed", "cancelled"})
 """How a response ends: its last event and its status have the same name."""
@@ -171,7 +174,15 @@ class ResponsesDecoder:
             raise self._peer.cut()
         found = sorted(self._items, key=lambda item: item.index)
         parts = [part for item in found if (part := item.part()) is not None]
-        answer = conclude(self._peer, parts, self._stop(), _usage(self._response))
+        why, declined = self._why(), any(item.is_refusal() for item in self._items)
+        answer = conclude(
+            self._peer,
+            parts,
+            _STOPS.get(why, "refusal" if declined else "length" if why else "end"),
+            _usage(self._response),
+            unknown="" if why in _KNOWN else why,
+            own_words=declined and why != "content_filter",
+        )
         return replace(answer, cache_miss=self._peer.quote(openai_reason(self._response)))
 
     def _count(self, number: object) -> None:
@@ -278,14 +289,12 @@ class ResponsesDecoder:
             pieces += self._done(index, raw)
         return pieces
 
-    def _stop(self) -> StopReason:
-        if any(item.is_refusal() for item in self._items):
-            return "refusal"
+    def _why(self) -> str:
+        """Return why the answer was cut, whatever a later API may name; empty where it was not."""
         if self._response.get("status") != "incomplete":
-            return "end"
-        why = as_object(self._response.get("incomplete_details")).get("reason")
-        # Whatever else a later API may name: the answer was cut.
-        return _STOPS.get(as_text(why), "length")
+            return ""
+        details = as_object(self._response.get("incomplete_details"))
+        return as_text(details.get("reason")) or _LIMIT
 
 
 def _words(part: object, member: str) -> str:

@@ -16,8 +16,13 @@ REASONING_MEMBERS = ("reasoning_content", "reasoning")
 
 _STOPS: dict[str, StopReason] = {
     "length": "length",
+    "max_tokens": "length",
     "content_filter": "refusal",
 }
+_DONE = frozenset(
+    {"stop", "tool_calls", "function_call", "end_turn", "eos", "eos_token", "stop_sequence"}
+)
+"""How OpenAI and compatible servers say that the model was done."""
 
 
 class _Call:
@@ -90,8 +95,16 @@ class ChatDecoder:
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
         parts += [ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._calls]
-        stop = "refusal" if self._refusal else _STOPS.get(self._stop, "end")
-        return conclude(self._peer, parts, stop, self._usage)
+        stop = _STOPS.get(self._stop, "refusal" if self._refusal else "end")
+        known = self._stop in _DONE or self._stop in _STOPS
+        return conclude(
+            self._peer,
+            parts,
+            stop,
+            self._usage,
+            unknown="" if known else self._stop,
+            own_words=bool(self._refusal) and self._stop != "content_filter",
+        )
 
     def _chunk(self, chunk: dict[str, Any], failed: bool) -> list[Piece]:
         if failed or chunk.get("error") or chunk.get("object") == "error":

@@ -68,7 +68,8 @@ class Answer(msgspec.Struct, frozen=True):
     """A whole answer: the last thing that a stream yields.
 
     `cache_miss` is the provider's own reason for a missed prompt cache, `response` its id of the
-    answer where a later request may name it; both are empty where it gave none.
+    answer where a later request may name it, `stopped` its word for a stop that is not known; they
+    are empty where it gave none.
     """
 
     parts: tuple[Part, ...]
@@ -76,6 +77,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: Usage
     cache_miss: str = ""
     response: str = ""
+    stopped: str = ""
 
 
 Piece = TextPiece | ReasoningPiece | Answer

@@ -119,4 +119,5 @@ class Step:
             self._attempts.number,
             answer.cache_miss,
             answer.response if asks(self._crossed.started.request) else "",
+            answer.stopped,
         )

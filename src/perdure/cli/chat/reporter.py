@@ -8,7 +8,7 @@ from perdure.cli.chat.folding import Fold, folded
 from perdure.cli.chat.live import Live, Waiting
 from perdure.cli.chat.markdown import Blocks
 from perdure.cli.page import Block, Line, Markdown, Style, Words, line
-from perdure.cli.report import SUMMARY, again, broken_off, not_compacted, remark
+from perdure.cli.report import SUMMARY, again, broken_off, not_compacted, remark, stopped
 from perdure.history import events as ev
 from perdure.history.content import Reasoning, Text, ToolCall
 from perdure.session.reading import AnyRecord
@@ -158,6 +158,8 @@ class ChatReporter:
                 self.note("words were lost on the way to this terminal; the whole answer is:")
             self._show(self.live.blocks.feed(text.removeprefix(shown)))
         self._show(self.live.blocks.finish())
+        if words := stopped(event):
+            self.note(words, "warn")
         self._begin_answer()
         self.live.wait_for("")
         self._calls = {part.id: part for part in event.parts if isinstance(part, ToolCall)}
