@@ -9,9 +9,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.trace import NoOpTracerProvider
 
 from perdure import Runtime
 from perdure.clock import SystemClock
@@ -144,6 +146,25 @@ def test_a_missing_exporter_costs_one_warning_that_names_the_extra(tmp_path: Pat
     assert ended.stderr.count("perdure[otel]") == 1
 
 
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"OTEL_METRIC_EXPORT_INTERVAL": "-5"},
+        {"OTEL_BSP_MAX_QUEUE_SIZE": "1"},
+        {"OTEL_METRICS_EXEMPLAR_FILTER": "no filter"},
+    ],
+    ids=str,
+)
+def test_a_setting_that_opentelemetry_cannot_use_costs_one_warning(
+    tmp_path: Path, setting: dict[str, str]
+) -> None:
+    with collector() as to, shell(tmp_path, [say("Seen.")]) as s:
+        ended = s.run("run", "Hello", env=to.environment | setting)
+    assert (ended.code, ended.out) == (0, "Seen.\n")
+    assert ended.err.count("telemetry is off: OpenTelemetry cannot be set up (ValueError)") == 1
+    assert "Traceback" not in ended.err
+
+
 def test_an_exporter_that_nobody_installed_is_named(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Seen.")]) as s:
         ended = s.run("run", "Hello", env={"OTEL_TRACES_EXPORTER": "carrier_pigeon"})
@@ -222,3 +243,19 @@ def test_the_global_providers_can_be_used(monkeypatch: pytest.MonkeyPatch) -> No
     assert Telemetry.from_globals().content is True
     assert Telemetry.from_globals(content=False).content is False
     assert Telemetry.from_globals().tracer_provider is not None
+
+
+@pytest.mark.anyio
+async def test_providers_that_cannot_be_used_leave_telemetry_off(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Faulty(NoOpTracerProvider):
+        def get_tracer(self, *args: object, **options: object) -> NoReturn:
+            raise RuntimeError("the key is secret-key")
+
+    given = Telemetry(tracer_provider=Faulty())
+    async with instrumented(given, SystemClock(), {}) as instrumentation:
+        assert instrumentation is OFF
+    assert [record.getMessage() for record in caplog.records] == [
+        "telemetry is off: the providers that the program gave cannot be used (RuntimeError)"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -16,6 +17,10 @@ from perdure.telemetry.instrumentation import OFF, Instrumentation
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import TracerProvider
+
+_logger = logging.getLogger("perdure.telemetry")
+
+_FAULTY = "telemetry is off: the providers that the program gave cannot be used (%s)"
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,6 +85,10 @@ def _given(telemetry: Telemetry, clock: Clock) -> Instrumentation:
     # Imported only here, for the same reason.
     from perdure.telemetry.spans import Spans
 
-    return Spans(
-        telemetry.tracer_provider, telemetry.meter_provider, clock, content=telemetry.content
-    )
+    try:
+        return Spans(
+            telemetry.tracer_provider, telemetry.meter_provider, clock, content=telemetry.content
+        )
+    except Exception as error:  # noqa: BLE001 - code of others
+        _logger.warning(_FAULTY, type(error).__name__)
+        return OFF

@@ -38,6 +38,10 @@ _MISSING = (
     "perdure[otel], or set OTEL_SDK_DISABLED=true"
 )
 _FAULTY = "telemetry is off: the exporter %s cannot be set up (%s); look at the OTEL_ variables"
+_UNUSABLE = (
+    "telemetry is off: OpenTelemetry cannot be set up (%s); look at the OTEL_ variables, or set "
+    "OTEL_SDK_DISABLED=true"
+)
 _INCOMPLETE = (
     "telemetry is incomplete: not everything could be sent; look at OTEL_EXPORTER_OTLP_ENDPOINT "
     "and at the collector behind it, or set OTEL_SDK_DISABLED=true"
@@ -80,7 +84,11 @@ class Exported:
 
     def _instrumentation(self) -> Instrumentation:
         if self._opened is None:
-            self._opened = self._open()
+            try:
+                self._opened = self._open()
+            except Exception as error:  # noqa: BLE001 - code of others, with settings of others
+                _logger.warning(_UNUSABLE, type(error).__name__)
+                self._opened = OFF
         return self._opened
 
     def _open(self) -> Instrumentation:
@@ -94,7 +102,6 @@ class Exported:
         if str(resource.attributes["service.name"]).startswith("unknown_service"):
             resource = resource.merge(Resource({"service.name": "perdure"}))
         tracers, meters = self._tracers(resource), self._meters(resource)
-        self._shutdowns = [each.shutdown for each in (tracers, meters) if each is not None]
         if not self._shutdowns:
             return OFF
         # Imported only here: it costs what a runtime without telemetry should not pay.
@@ -110,6 +117,7 @@ class Exported:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._shutdowns.append(provider.shutdown)
         for exporter in exporters:
             provider.add_span_processor(BatchSpanProcessor(exporter))
         return provider
@@ -125,7 +133,9 @@ class Exported:
             each if isinstance(each, MetricReader) else PeriodicExportingMetricReader(each)
             for each in exporters
         ]
-        return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        provider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        self._shutdowns.append(provider.shutdown)
+        return provider
 
     def _exporters(self, signal: str, names: Iterable[str]) -> Sequence[Any]:
         made = (self._exporter(signal, name) for name in names)
