@@ -90,11 +90,10 @@ class Runtime:
         the command line reads are read for each session's directory. `plugins` come before those
         that are installed or configured. `sources` and `tools` come on top of the built-in ones,
         `providers` on top of the configured ones. `ask` answers permission questions; without it,
-        `ask` means deny. `allow_all` runs every call, whatever the permissions say. `titles`
-        has the model write a title for each session that has none, in a request of its own, where
-        the configuration does not say. `telemetry` is where spans and metrics go; without it,
-        OpenTelemetry's variables decide, or nothing where `environ` is given. Raises StoreError
-        and ConfigurationError.
+        `ask` means deny. `allow_all` runs every call, whatever the permissions say. `titles` has
+        the model title each session that has no title, where the configuration does not say.
+        `telemetry` is where spans and metrics go; without it, OpenTelemetry's variables decide, or
+        nothing where `environ` is given. Raises StoreError and ConfigurationError.
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
         env = dict(os.environ) if environ is None else environ
