@@ -50,12 +50,16 @@ class Sight:
             self._shown = frozenset(call.id for call in calls)
             self._news.set()
 
-    async def of(self, call: str) -> None:
-        """Wait until the answer with that call is on the screen, but not for long."""
+    async def of(self, call: str) -> bool:
+        """Wait until the answer with that call is on the screen; say whether it is.
+
+        It waits not for long: the call may be that of a task, whose session is not shown.
+        """
         with anyio.move_on_after(_PATIENCE):
             while call not in self._shown:
                 self._news = anyio.Event()
                 await self._news.wait()
+        return call in self._shown
 
 
 class Asker:
@@ -72,11 +76,13 @@ class Asker:
 
     async def __call__(self, request: PermissionRequest) -> PermissionAnswer:
         """Put the question and wait for the answer; cancelling it leaves it unanswered."""
-        await self._sight.of(request.call)
+        seen = await self._sight.of(request.call)
         async with self._turn:
             # What was typed before the question was on the screen is no answer to it.
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-            with self._terminal.question(details(request), f"{asked(request)} {CHOICES}"):
+            with self._terminal.question(
+                details(request), f"{asked(request, seen=seen)} {CHOICES}"
+            ):
                 return answer_of(await _read_line())
 
 
@@ -87,9 +93,10 @@ async def _read_line() -> str:
     return os.read(descriptor, 4096).decode("utf-8", "replace")
 
 
-def asked(request: PermissionRequest) -> str:
-    """Return the question in one line."""
-    return f"Allow {request.summary}?"
+def asked(request: PermissionRequest, *, seen: bool) -> str:
+    """Return the question in one line; it names the session whose answer is not on the screen."""
+    where = "" if seen else f" in session {request.session}"
+    return f"Allow{where} {request.summary}?"
 
 
 def answer_of(line: str) -> PermissionAnswer:

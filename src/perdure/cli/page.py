@@ -151,8 +151,9 @@ def _print(console: Console, block: Block) -> None:
 def _text(words: Iterable[Words]) -> RenderableType:
     from rich.text import Text
 
-    # Text, unlike a string, is not read as markup.
-    return Text.assemble(*((visible(each.text), _LOOKS[each.style]) for each in words))
+    # Text, unlike a string, is not read as markup. It would break a line at a tab.
+    parts = ((visible(each.text).expandtabs(), _LOOKS[each.style]) for each in words)
+    return Text.assemble(*parts)
 
 
 def _markdown(text: str) -> RenderableType:

@@ -228,6 +228,17 @@ def test_ctrl_c_at_a_question_declines(tmp_path: Path) -> None:
         window.until("Fine.")
 
 
+def test_a_question_about_a_task_names_its_session(tmp_path: Path) -> None:
+    task = call("task", {"description": "Write", "prompt": "Write a.txt."})
+    with shell(tmp_path, [task, WRITE, say("Written."), say("Done.")]) as s, in_tmux(s) as window:
+        s.prefix_may_break = "the task has a session of its own"
+        window.send("Let it be written.")
+        window.until("Allow in session ", "write: a.txt")
+        window.send("y")
+        window.until("Done.")
+        assert (s.directory / "a.txt").exists()
+
+
 def test_commands_and_paths_are_completed(tmp_path: Path) -> None:
     with shell(tmp_path) as s, in_tmux(s) as window:
         (s.directory / "chapters.md").touch()

@@ -17,7 +17,7 @@ from perdure.cli.chat.completion import Completions
 from perdure.cli.chat.conversation import Conversation
 from perdure.cli.chat.history import InputHistory
 from perdure.cli.chat.screen import Screen
-from perdure.cli.chat.typed import Command, understood
+from perdure.cli.chat.typed import Command, is_command, understood
 from perdure.cli.page import Words
 from perdure.config.location import find_project, shown
 from perdure.errors import PerdureError
@@ -109,9 +109,13 @@ class Chat:
                 await self._conversation.send(prompt, "steer")
 
     def _complain(self, reason: str, text: str) -> None:
-        """Say why something was not done, and give what was typed back."""
+        """Say why something was not done, and give a prompt back.
+
+        A command is left to the history: what is typed next behind it would become a prompt.
+        """
         self._conversation.reporter.note(reason, "bad")
-        self._screen.put(text)
+        if not is_command(text):
+            self._screen.put(text)
 
     async def _look_for_models(self) -> None:
         with suppress(PerdureError):  # /model says what is wrong

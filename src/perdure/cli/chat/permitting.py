@@ -17,7 +17,7 @@ class ChatAsker:
 
     async def __call__(self, request: PermissionRequest) -> PermissionAnswer:
         """Put the question and wait for the answer; cancelling it leaves it unanswered."""
-        await self._sight.of(request.call)
+        seen = await self._sight.of(request.call)
         about = [line(each, indent=2) for each in details(request)]
-        question = line(Words(asked(request), "strong"))
+        question = line(Words(asked(request, seen=seen), "strong"))
         return answer_of(await self._screen.ask([line(), *about, question], CHOICES))

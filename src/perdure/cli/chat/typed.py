@@ -34,6 +34,11 @@ def understood(text: str, names: Iterable[str]) -> Command | str:
     return Command(name, (found[2] or "").strip())
 
 
+def is_command(text: str) -> bool:
+    """Say whether a text is a command, one that there is or not."""
+    return _COMMAND.fullmatch(text.strip()) is not None
+
+
 def _nearest(name: str, names: Iterable[str]) -> str:
     # Only who mistypes pays for the import.
     from difflib import get_close_matches
