@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.config.schema import ModelConfig
 from perdure.errors import ConfigurationError
 from perdure.history.content import Form
-from perdure.models.catalog import Overrides, is_own, profile
+from perdure.models.catalog import is_own, profile
 from perdure.models.openai_responses import STATELESS
 from perdure.models.types import ModelProfile
 from perdure.testing.anthropic_models import system_entries
@@ -40,7 +41,9 @@ CLAUDES = [
 ]
 
 
-def known(model: str, base_url: str, protocol: str, given: Overrides | None = None) -> ModelProfile:
+def known(
+    model: str, base_url: str, protocol: str, given: ModelConfig | None = None
+) -> ModelProfile:
     return profile("acme", model, base_url, protocol, given)
 
 
@@ -89,7 +92,7 @@ def test_whether_a_model_takes_images_is_known_by_its_name(
 
 @pytest.mark.parametrize("images", [True, False])
 def test_the_user_says_whether_a_model_takes_images(images: bool) -> None:
-    given = Overrides(images=images)
+    given = ModelConfig(images=images)
     assert known("qwen3", LOCAL, "openai-chat", given).images is images
     assert known("gpt-6.1-sol", OPENAI, "openai-responses", given).images is images
 
@@ -155,18 +158,18 @@ def test_window_and_output_limit_are_those_of_the_table_or_conservative(
 
 
 def test_configuration_wins_over_the_catalog() -> None:
-    given = Overrides(1000, 900, "wrapped", {"temperature": 0.5})
+    given = ModelConfig(1000, 900, "wrapped", {"temperature": 0.5})
     found = known("claude-opus-5", ANTHROPIC, "anthropic", given)
     assert (found.context_window, found.max_output) == (1000, 900)
     assert found.system_messages == "wrapped"
     assert found.parameters == {"temperature": 0.5}
-    assert known("x", LOCAL, "anthropic", Overrides(system_messages="native")).system_messages == (
-        "native"
-    )
+    assert known(
+        "x", LOCAL, "anthropic", ModelConfig(system_messages="native")
+    ).system_messages == ("native")
 
 
 def test_a_small_configured_window_leaves_room_for_the_question() -> None:
-    assert known("qwen3", LOCAL, "openai-chat", Overrides(2048)).max_output == 1024
+    assert known("qwen3", LOCAL, "openai-chat", ModelConfig(2048)).max_output == 1024
 
 
 def test_openais_own_conventions_are_not_tried_on_others() -> None:
@@ -179,7 +182,7 @@ def test_openais_own_conventions_are_not_tried_on_others() -> None:
 
 
 def test_conventions_can_be_configured_one_by_one() -> None:
-    given = Overrides(parameters={"wire": {"cache_key": False}, "seed": 1})
+    given = ModelConfig(parameters={"wire": {"cache_key": False}, "seed": 1})
     assert known("gpt-6.1-sol", OPENAI, "openai-chat", given).parameters == {
         "wire": {
             "output_limit": "max_completion_tokens",
@@ -203,7 +206,7 @@ def test_parameters_that_cannot_be_sent_are_named(
     parameters: dict[str, object], words: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        known("m", LOCAL, "openai-chat", Overrides(parameters=parameters))
+        known("m", LOCAL, "openai-chat", ModelConfig(parameters=parameters))
 
 
 @pytest.mark.parametrize("model", ["gpt-6.1-sol", "gpt-4o", "novel"])
@@ -212,7 +215,7 @@ def test_the_responses_protocol_itself_has_the_role_of_a_system_message(
     model: str, url: str
 ) -> None:
     assert form(model, url, "openai-responses") == "native"
-    given = Overrides(system_messages="wrapped")
+    given = ModelConfig(system_messages="wrapped")
     assert known(model, url, "openai-responses", given).system_messages == "wrapped"
 
 
@@ -226,13 +229,13 @@ def test_only_a_model_that_reasons_is_asked_for_sealed_reasoning() -> None:
 
 @pytest.mark.parametrize("name", sorted(STATELESS | {"input"}))
 def test_what_would_leave_state_with_the_provider_cannot_be_configured(name: str) -> None:
-    given = Overrides(parameters={name: "x"})
+    given = ModelConfig(parameters={name: "x"})
     with pytest.raises(ConfigurationError, match=rf"parameters\.{name} is set by Perdure itself"):
         known("m", LOCAL, "openai-responses", given)
 
 
 def test_a_role_that_responses_do_not_have_is_named() -> None:
-    given = Overrides(parameters={"wire": {"system_role": "boss"}})
+    given = ModelConfig(parameters={"wire": {"system_role": "boss"}})
     with pytest.raises(ConfigurationError, match=r"models\.m\.parameters\.wire is not valid"):
         known("m", LOCAL, "openai-responses", given)
 

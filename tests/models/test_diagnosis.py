@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perdure.config.load import from_mapping
-from perdure.config.schema import Config, ProviderConfig
+from perdure.config.schema import Config, ModelConfig, ProviderConfig
 from perdure.errors import ConfigurationError
 from perdure.history.events import AssistantMessage, decode
 from perdure.history.items import AssistantItem, Item
 from perdure.models.anthropic_stream import MessagesDecoder
-from perdure.models.catalog import Overrides, profile
+from perdure.models.catalog import profile
 from perdure.models.diagnosis import answer_id, anthropic_reason, openai_reason
 from perdure.models.openai_responses_stream import ResponsesDecoder
 from perdure.models.resolve import Models
@@ -220,7 +220,7 @@ def test_a_provider_that_is_configured_so_is_asked() -> None:
 
 
 def test_whoever_writes_the_question_into_the_parameters_is_told_not_to() -> None:
-    given = Overrides(parameters={"diagnostics": {"previous_message_id": None}})
+    given = ModelConfig(parameters={"diagnostics": {"previous_message_id": None}})
     with pytest.raises(ConfigurationError, match="diagnostics is set by Perdure itself"):
         profile("here", "m", "http://127.0.0.1:1", "anthropic", given)
 

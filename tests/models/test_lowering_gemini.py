@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from perdure.config.schema import ModelConfig
 from perdure.errors import ConfigurationError
 from perdure.history.content import Reasoning, Text, ToolCall, ToolDefinition
 from perdure.history.items import AssistantItem, Item, NoteItem, ResultItem, SummaryItem
-from perdure.models.catalog import Overrides, profile
+from perdure.models.catalog import profile
 from perdure.models.gemini import FOREIGN
 from perdure.models.lowering import HEAD_CHANGED, SUMMARY
 from perdure.testing import gemini_rules
@@ -225,7 +226,7 @@ def test_what_the_lowering_writes_is_what_the_strict_provider_accepts() -> None:
 
 
 def test_native_system_messages_are_refused_in_the_configuration() -> None:
-    given = Overrides(system_messages="native")
+    given = ModelConfig(system_messages="native")
     with pytest.raises(ConfigurationError, match=r"models\.m\.system_messages: gemini has no role"):
         profile("g", "m", HOME, PROTOCOL, given)
 
@@ -233,12 +234,12 @@ def test_native_system_messages_are_refused_in_the_configuration() -> None:
 @pytest.mark.parametrize("name", ["contents", "systemInstruction", "cachedContent", "tools"])
 def test_members_that_the_lowering_writes_are_refused_in_the_configuration(name: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"{name} is set by Perdure itself"):
-        profile("g", "m", HOME, PROTOCOL, Overrides(parameters={name: []}))
+        profile("g", "m", HOME, PROTOCOL, ModelConfig(parameters={name: []}))
 
 
 def test_generation_settings_that_are_no_table_are_refused() -> None:
     with pytest.raises(ConfigurationError, match="generationConfig is no table"):
-        profile("g", "m", HOME, PROTOCOL, Overrides(parameters={"generationConfig": 3}))
+        profile("g", "m", HOME, PROTOCOL, ModelConfig(parameters={"generationConfig": 3}))
 
 
 @pytest.mark.parametrize(

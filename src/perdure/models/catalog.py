@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
-
+from perdure.config.schema import ModelConfig
 from perdure.errors import ConfigurationError
 from perdure.history.content import Form
 from perdure.models import capabilities
@@ -21,24 +20,14 @@ from perdure.models.types import ModelProfile
 from perdure.models.vision import is_text_only, takes_images
 
 
-class Overrides(msgspec.Struct, frozen=True):
-    """What a user has configured for one model; None leaves a value to the catalog."""
-
-    context_window: int | None = None
-    max_output: int | None = None
-    system_messages: Form | None = None
-    parameters: Mapping[str, Any] = {}
-    images: bool | None = None
-
-
 def profile(
-    provider: str, model: str, base_url: str, protocol: str, overrides: Overrides | None = None
+    provider: str, model: str, base_url: str, protocol: str, configured: ModelConfig | None = None
 ) -> ModelProfile:
     """Return what is known of a model, the user's configuration before the catalog.
 
     Raises ConfigurationError where a configured parameter cannot be sent.
     """
-    given = overrides or Overrides()
+    given = configured or ModelConfig()
     row, known, own = _look_up(model, base_url, protocol)
     window = given.context_window or row.context_window
     # The Responses protocol itself has the role, whoever speaks it.

@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.config.known import KNOWN
-from perdure.config.schema import Config, ModelConfig, ProviderConfig
+from perdure.config.schema import Config, ProviderConfig
 from perdure.errors import NoProvider, UnknownModel, UnknownProvider
-from perdure.models.catalog import Overrides, profile
+from perdure.models.catalog import profile
 from perdure.models.diagnosis import asking
 from perdure.models.discovery import Found, discover
 from perdure.models.prices import Tariff, tariff_of
@@ -80,9 +80,8 @@ class Models:
         """
         provider, config = self._provider_of(name)
         model = name.partition("/")[2]
-        settings = config.models.get(model)
-        overrides = _overrides(settings) if settings else None
-        known = profile(provider, model, config.base_url, config.protocol, overrides)
+        configured = config.models.get(model)
+        known = profile(provider, model, config.base_url, config.protocol, configured)
         asks = config.cache_diagnostics
         return replace(known, parameters=asking(known.parameters)) if asks else known
 
@@ -171,10 +170,3 @@ class Models:
         near = difflib.get_close_matches(provider, self._providers, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         return f"there is no provider {provider!r}; {hint}known are: {known}"
-
-
-def _overrides(settings: ModelConfig) -> Overrides:
-    """Return what counts for requests; a price does not."""
-    given = msgspec.structs.asdict(settings)
-    del given["price"]
-    return Overrides(**given)
