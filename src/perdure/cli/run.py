@@ -47,8 +47,7 @@ def run(prompt: str, choice: Choice, format_: str, files: list[Path], yes: bool)
     """Send PROMPT, in a new session or another one, and print the answer.
 
     A PROMPT of - is read from standard input. Images that PROMPT names are sent with it, where the
-    model takes images. The answer goes to standard output, all else to
-    standard error.
+    model takes images. The answer goes to standard output, all else to standard error.
 
     \b
     Examples:
