@@ -27,7 +27,7 @@ SUMMARY = "a summary of the older history"
 """What a compaction lets people wait for."""
 
 
-def remark(event: ev.Event) -> str:
+def remark(event: ev.Event | ev.Live) -> str:
     """Return one line for what happened beside the answer; empty where it says nothing."""
     match event:
         case ev.EpochStarted() if event.epoch > 1:
@@ -101,11 +101,7 @@ class TextReporter:
         self._latest = ""
         self._show: dict[type, Callable[..., None]] = {
             ev.StepStarted: self._step_started,
-            ev.EpochStarted: self._remark,
-            ev.SystemMessage: self._remark,
-            ev.Note: self._remark,
             ev.CompactionStarted: self._compacting,
-            ev.CompactionFinished: self._remark,
             ev.CompactionFailed: self._not_compacted,
             ev.TextDelta: self._text,
             ev.ReasoningDelta: self._thinking,
@@ -119,14 +115,12 @@ class TextReporter:
 
     def show(self, record: AnyRecord) -> None:
         """Show one record, where it says something to a person."""
-        show = self._show.get(type(record.data))
-        if show is not None:
-            show(record.data)
+        self._show.get(type(record.data), self._remark)(record.data)
 
     def _step_started(self, event: ev.StepStarted) -> None:
         self._terminal.wait_for(event.model)
 
-    def _remark(self, event: ev.Event) -> None:
+    def _remark(self, event: ev.Event | ev.Live) -> None:
         if words := remark(event):
             self._terminal.note(words)
 

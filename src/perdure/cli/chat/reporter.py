@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from perdure.cli.chat.folding import Fold, folded
 from perdure.cli.chat.live import Live, Waiting
 from perdure.cli.chat.markdown import Blocks
@@ -43,9 +45,7 @@ class ChatReporter:
             ev.PromptWithdrawn: self._withdrawn,
             ev.PromptPromoted: self._promoted,
             ev.StepStarted: self._step_started,
-            ev.EpochStarted: self._remark,
             ev.SystemMessage: self._told,
-            ev.Note: self._remark,
             ev.CompactionStarted: self._compacting,
             ev.CompactionFinished: self._compacted,
             ev.CompactionFailed: self._not_compacted,
@@ -62,10 +62,8 @@ class ChatReporter:
 
     def show(self, record: AnyRecord) -> None:
         """Show one record, where it says something to a person."""
-        take = self._take.get(type(record.data))
         self._seq = record.seq or self._seq
-        if take is not None:
-            take(record.data)
+        self._take.get(type(record.data), self._remark)(record.data)
 
     def note(self, text: str, style: Style = "dim") -> None:
         """Show one line about what happened."""
@@ -75,17 +73,13 @@ class ChatReporter:
         """Show a page."""
         self._put("page", *blocks)
 
-    def know(self, calls: Iterable[ToolCall]) -> None:
-        """Take calls of a step that began before the first record that is shown."""
-        self._calls.update({call.id: call for call in calls})
-
     def _put(self, kind: str, *blocks: Block) -> None:
         """Show blocks, with an empty line before what is not of the same kind as the last."""
         apart = [line()] if kind != self._last or kind in {"text", "page"} else []
         self._last = kind
         self._say([*apart, *blocks])
 
-    def _remark(self, event: ev.Event) -> None:
+    def _remark(self, event: ev.Event | ev.Live) -> None:
         if words := remark(event):
             self.note(words)
 
@@ -97,7 +91,8 @@ class ChatReporter:
 
     def _redelivered(self, event: ev.PromptDeliveryChanged) -> None:
         if waiting := self.live.waiting.get(event.prompt):
-            self.live.waiting[event.prompt] = Waiting(waiting.text, event.delivery, waiting.images)
+            changed = msgspec.structs.replace(waiting, delivery=event.delivery)
+            self.live.waiting[event.prompt] = changed
 
     def _withdrawn(self, event: ev.PromptWithdrawn) -> None:
         waiting = self.live.waiting.pop(event.prompt, None)
