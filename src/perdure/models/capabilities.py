@@ -4,9 +4,8 @@ Sources. Native System Messages at Anthropic: the documentation of mid-conversat
 except for Sonnet 5, which other projects measured to accept and ignore them; older models answer
 400. At OpenAI: the API reference, which takes `developer` and `system` anywhere, and the probes of
 a router that kept them in place from GPT-4o on. Windows and output limits: the vendors' model
-pages, as two public price tables agree on them. Images: the model pages; nearly all current models
-take them. At Gemini: the documentation of thought signatures and of the models; since Gemini 3 a
-call is refused that comes back without its signature.
+pages, as two public price tables agree on them. At Gemini: the documentation of thought signatures
+and of the models; since Gemini 3 a call is refused that comes back without its signature.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Capability(msgspec.Struct, frozen=True):
     `context_window` and `max_output` are tokens. `native` tells whether a System Message may go
     out in the provider's own role; `developer` whether that role is called so. `reasons` tells
     whether the model has reasoning to seal, `signatures` whether it refuses a call that comes back
-    without its seal, `images` whether it takes pictures.
+    without its seal.
     """
 
     names: re.Pattern[str]
@@ -35,7 +34,6 @@ class Capability(msgspec.Struct, frozen=True):
     developer: bool = False
     reasons: bool = True
     signatures: bool = True
-    images: bool = True
 
 
 def _names(pattern: str, suffix: str) -> re.Pattern[str]:
@@ -85,8 +83,7 @@ OPENAI = (
     Capability(
         _openai(r"gpt-5(\.\d)?(-mini|-nano)?"), 400_000, 128_000, native=True, developer=True
     ),
-    Capability(_openai(r"o3-mini"), 200_000, 100_000, native=True, developer=True, images=False),
-    Capability(_openai(r"o1|o3|o4-mini"), 200_000, 100_000, native=True, developer=True),
+    Capability(_openai(r"o1|o3(-mini)?|o4-mini"), 200_000, 100_000, native=True, developer=True),
     Capability(_openai(r"gpt-4\.1(-mini|-nano)?"), 1_047_576, 32_768, native=True, reasons=False),
     Capability(_openai(r"gpt-4o(-mini)?"), 128_000, 16_384, native=True, reasons=False),
 )
@@ -107,7 +104,7 @@ GEMINI = (
 UNKNOWN_CLAUDE = Capability(re.compile(r"claude-.*"), 200_000, 32_000)
 UNKNOWN_OPENAI = Capability(re.compile(r".*"), 128_000, 16_384)
 UNKNOWN_GEMINI = Capability(re.compile(r".*"), 128_000, 8_192)
-UNKNOWN = Capability(re.compile(r".*"), 32_768, 4_096, images=False)
+UNKNOWN = Capability(re.compile(r".*"), 32_768, 4_096)
 """What is assumed of a model behind a server that nobody has described."""
 
 

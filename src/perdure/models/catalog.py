@@ -52,9 +52,7 @@ def profile(
 def _images(model: str, row: Capability, given: bool | None) -> bool:
     if given is not None:
         return given
-    if row is capabilities.UNKNOWN:
-        return takes_images(model)
-    return row.images and not (row is capabilities.UNKNOWN_OPENAI and is_text_only(model))
+    return takes_images(model) if row is capabilities.UNKNOWN else not is_text_only(model)
 
 
 def _look_up(model: str, base_url: str, protocol: str) -> tuple[Capability, bool, bool]:

@@ -1,7 +1,8 @@
-"""Which models behind other servers take images, by their names, as of the table's date.
+"""Which models take images, by their names, as of the date of the table of capabilities.
 
-A server does not say so in a way that all share, and one that gets a picture for a model of text
-refuses the request, and all that follow it. So only names are trusted that are known for it.
+Nearly all models that the vendors serve themselves do, by their pages of models. Another server
+does not say so in a way that all share, and one that gets a picture for a model of text refuses the
+request, and all that follow it. So only names are trusted there that are known for it.
 """
 
 from __future__ import annotations
