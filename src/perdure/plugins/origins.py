@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
@@ -142,8 +142,7 @@ class File(msgspec.Struct, frozen=True):
         scope.on_close(lambda: _forget(module.__name__))
         # Compiled anew: the compiled files that Python keeps are told apart by seconds and size,
         # which misses quick edits.
-        code = compile(source, str(self.path), "exec", dont_inherit=True)
-        exec(code, module.__dict__)  # noqa: S102 - the user named this file to be run
+        exec(_compiled(source, self.path), module.__dict__)  # noqa: S102 - the user named this file to be run
         if not hasattr(module, ATTRIBUTE):
             raise UsageError(f"the file defines no `{ATTRIBUTE}`")
         return _function(getattr(module, ATTRIBUTE))(scope)
@@ -184,6 +183,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise UsageError(f"the file cannot be read: {error.strerror}") from error
+
+
+def _compiled(source: bytes, path: Path) -> CodeType:
+    try:
+        return compile(source, str(path), "exec", dont_inherit=True)
+    except ValueError as error:
+        # What source can never hold is a SyntaxError only since Python 3.11.4.
+        raise SyntaxError(str(error)) from error
 
 
 def _module(path: Path) -> ModuleType:
