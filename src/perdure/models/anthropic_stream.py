@@ -18,12 +18,14 @@ THINKING = ("thinking", "redacted_thinking")
 """The blocks that are sealed, and go back exactly as they came."""
 
 _STOPS: dict[str, StopReason] = {
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "end",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "pause_turn": "pause",
     "refusal": "refusal",
 }
-_KNOWN = frozenset({"", "end_turn", "stop_sequence", "tool_use", *_STOPS})
 
 _FRAGMENTS: dict[str, tuple[str, str]] = {
     "text_delta": ("text", "text"),
@@ -120,7 +122,6 @@ class MessagesDecoder:
         if not self._over:
             raise self._peer.cut()
         parts = [part for block in self._blocks.values() if (part := block.part()) is not None]
-        stop = _STOPS.get(self._stop, "end")
         if self._stop == "model_context_window_exceeded" and not any(
             isinstance(part, Text | ToolCall) for part in parts
         ):
@@ -129,10 +130,10 @@ class MessagesDecoder:
         answer = conclude(
             self._peer,
             parts,
-            stop,
+            _STOPS.get(self._stop, "end"),
             self._counted(),
             self._why,
-            unknown="" if self._stop in _KNOWN else self._stop,
+            unknown="" if self._stop in _STOPS else self._stop,
         )
         return replace(answer, cache_miss=self._peer.quote(self._miss), response=self._id)
 

@@ -19,23 +19,21 @@ SIGNATURE = "thoughtSignature"
 SEALS = ("thought", SIGNATURE)
 """What a part holds beside its text or call, and what has to go back with it."""
 
-_CUT = frozenset({"MAX_TOKENS", "CONTINUATION"})
-"""How an answer ends that is cut at a limit: that of the request, or that of one response."""
-
-_REFUSED = frozenset(
-    {
-        "BLOCKLIST",
-        "IMAGE_PROHIBITED_CONTENT",
-        "IMAGE_RECITATION",
-        "IMAGE_SAFETY",
-        "LANGUAGE",
-        "MODEL_ARMOR",
-        "PROHIBITED_CONTENT",
-        "RECITATION",
-        "SAFETY",
-        "SPII",
-    }
-)
+_STOPS: dict[str, StopReason] = {
+    "STOP": "end",
+    "MAX_TOKENS": "length",  # the limit of the request
+    "CONTINUATION": "length",  # the limit of one response
+    "BLOCKLIST": "refusal",
+    "IMAGE_PROHIBITED_CONTENT": "refusal",
+    "IMAGE_RECITATION": "refusal",
+    "IMAGE_SAFETY": "refusal",
+    "LANGUAGE": "refusal",
+    "MODEL_ARMOR": "refusal",
+    "PROHIBITED_CONTENT": "refusal",
+    "RECITATION": "refusal",
+    "SAFETY": "refusal",
+    "SPII": "refusal",
+}
 _FAILED = frozenset(
     {
         "MALFORMED_FUNCTION_CALL",
@@ -120,20 +118,14 @@ class GeminiDecoder:
         if self._stop in _FAILED:
             raise self._peer.broken(f"the model's call was malformed ({said})")
         parts = [part.part() if isinstance(part, _Grown) else part for part in self._parts]
-        known = self._stop in _CUT or self._stop in _REFUSED or self._stop in {"", "STOP"}
         return conclude(
             self._peer,
             parts,
-            self._reason(),
+            "refusal" if self._refused else _STOPS.get(self._stop, "end"),
             _usage(self._usage),
             said,
-            unknown="" if known else self._stop,
+            unknown="" if self._stop in _STOPS else self._stop,
         )
-
-    def _reason(self) -> StopReason:
-        if self._refused or self._stop in _REFUSED:
-            return "refusal"
-        return "length" if self._stop in _CUT else "end"
 
     def _judge(self, feedback: dict[str, Any]) -> None:
         """Notice that the prompt was refused, so that no answer follows."""

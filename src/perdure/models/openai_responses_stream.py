@@ -23,9 +23,8 @@ ITEMS = ("reasoning", "message", "function_call")
 """The items that are read and go back; nobody asked for any other kind."""
 
 _LIMIT = "max_output_tokens"
-_STOPS: dict[str, StopReason] = {"content_filter": "refusal"}
-_KNOWN = frozenset({"", _LIMIT, *_STOPS})
-"""Why an answer is known to be cut; empty where it is whole."""
+_STOPS: dict[str, StopReason] = {"": "end", _LIMIT: "length", "content_filter": "refusal"}
+"""By why an answer was cut; empty where it is whole."""
 
 _ENDS = frozenset({"completed", "incomplete", "failed", "cancelled"})
 """How a response ends: its last event and its status have the same name."""
@@ -178,9 +177,9 @@ class ResponsesDecoder:
         answer = conclude(
             self._peer,
             parts,
-            _STOPS.get(why, "refusal" if declined else "length" if why else "end"),
+            "refusal" if declined else _STOPS.get(why, "length"),
             _usage(self._response),
-            unknown="" if why in _KNOWN else why,
+            unknown="" if why in _STOPS else why,
             own_words=declined and why != "content_filter",
         )
         return replace(answer, cache_miss=self._peer.quote(openai_reason(self._response)))

@@ -15,14 +15,18 @@ REASONING_MEMBERS = ("reasoning_content", "reasoning")
 """The members in which servers send visible reasoning and take it back."""
 
 _STOPS: dict[str, StopReason] = {
+    "stop": "end",
+    "tool_calls": "end",
+    "function_call": "end",
+    "end_turn": "end",
+    "eos": "end",
+    "eos_token": "end",
+    "stop_sequence": "end",
     "length": "length",
     "max_tokens": "length",
     "content_filter": "refusal",
 }
-_DONE = frozenset(
-    {"stop", "tool_calls", "function_call", "end_turn", "eos", "eos_token", "stop_sequence"}
-)
-"""How OpenAI and compatible servers say that the model was done."""
+"""How OpenAI and compatible servers say why the model stopped."""
 
 
 class _Call:
@@ -95,14 +99,13 @@ class ChatDecoder:
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
         parts += [ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._calls]
-        stop = _STOPS.get(self._stop, "refusal" if self._refusal else "end")
-        known = self._stop in _DONE or self._stop in _STOPS
+        stop = _STOPS.get(self._stop, "end")
         return conclude(
             self._peer,
             parts,
-            stop,
+            "refusal" if self._refusal and stop == "end" else stop,
             self._usage,
-            unknown="" if known else self._stop,
+            unknown="" if self._stop in _STOPS else self._stop,
             own_words=bool(self._refusal) and self._stop != "content_filter",
         )
 
