@@ -17,12 +17,11 @@ Settled = Literal["promoted", "withdrawn"]
 class RowChanges:
     """What one batch of events changes, independent of the database.
 
-    `columns`: new values of the session's row (title, directory, model, outcome,
-    parent). `admitted`: new
-    prompt id to the index, within the batch, of the event that admits it. `prompts`: prompt id to
-    its new state. `snapshot`: key to its encoded entry, None where the row goes away, after all
-    older rows went if `clear_snapshot`. `control`: the index, within the batch, of the last event
-    that a sampled boundary must not miss; None where there is none.
+    `columns`: new values of the session's row (title, directory, model, outcome, parent).
+    `admitted`: new prompt id to the index, within the batch, of the event that admits it.
+    `prompts`: prompt id to its new state. `snapshot`: key to its encoded entry, None where the row
+    goes away, after all older rows went if `clear_snapshot`. `control`: the index, within the
+    batch, of the last event that a sampled boundary must not miss; None where there is none.
     """
 
     __slots__ = ("admitted", "clear_snapshot", "columns", "control", "prompts", "snapshot")

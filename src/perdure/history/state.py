@@ -89,9 +89,9 @@ class SessionState:
     the last answer, None where the history it counted is no longer the one that is sent.
     `rebuilt` is the seq at which items were last taken out of the projection. `cache` is the key
     under which providers cache its prefix. `task` is the call whose task it began with, empty where
-    there is none. `crashes` counts the Steps in a row that a crash ended,
-    `crashed_summaries` the compactions since the last promotion. `named` says that the title is
-    more than what the session began with: somebody gave it.
+    there is none. `crashes` counts the Steps in a row that a crash ended, `crashed_summaries` the
+    compactions since the last promotion. `named` says that the title is more than what the session
+    began with: somebody gave it.
     """
 
     def __init__(self, session: str) -> None:
