@@ -17,7 +17,7 @@ from typing_extensions import TypeIs
 
 from perdure.clock import Clock, Ids, RandomIds, SystemClock
 from perdure.config.load import from_mapping
-from perdure.config.location import find_project
+from perdure.config.location import Location, find_project
 from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
 from perdure.exchange import import_export
@@ -140,8 +140,7 @@ class Runtime:
         gives (NoProvider where neither does). `instructions` are the embedder's own opening
         instructions. Raises DirectoryNotFound, UnknownProvider and UnknownModel.
         """
-        location = find_project(directory)
-        chosen = await self.choose_model(directory, model)
+        location, chosen = await self._choose(directory, model)
         session = self._ids.new()
         created = ev.SessionCreated(
             directory=str(location.directory),
@@ -159,10 +158,7 @@ class Runtime:
 
         Begins nothing; `model` and what is raised are as in `create_session`.
         """
-        location = find_project(directory)
-        workplace = await self._equipment.workplaces.at(str(location.directory))
-        named = unicode_text(model, "model") if model else ""
-        return (workplace.target(named) if named else await workplace.choose()).name
+        return (await self._choose(directory, model))[1]
 
     async def session(self, session: str) -> Session:
         """Return the session with that id, or the one whose id begins so.
@@ -212,6 +208,14 @@ class Runtime:
         session = await import_export(self._equipment.store, outputs, file)
         self._coordinator.forget(session)  # one of that id may have been deleted before
         return self._session(session)
+
+    async def _choose(self, directory: str | Path, model: str | None) -> tuple[Location, str]:
+        """Return the Location of a new session in a directory, and its model."""
+        location = find_project(directory)
+        workplace = await self._equipment.workplaces.at(location.directory)
+        named = unicode_text(model, "model") if model else ""
+        target = workplace.target(named) if named else await workplace.choose()
+        return location, target.name
 
     def _session(self, session: str) -> Session:
         return Session(session, self._equipment, self._coordinator, self._ids)
