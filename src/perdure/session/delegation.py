@@ -146,15 +146,13 @@ class Delegation:
         except ConcurrencyError:
             records = await self._store.events(task.child, limit=2)
             match [record.data for record in records]:
-                case [ev.SessionCreated() as known, asked] if asked == admitted:
-                    if (known.parent, known.call) == (created.parent, created.call):
-                        return
+                case [ev.SessionCreated(parent=task.session, call=task.call), it] if it == admitted:
+                    return
                 case _:
-                    pass
-            raise ConcurrencyError(
-                f"session {task.child} is there already and has another task; delete it, or call "
-                "for the task once more"
-            ) from None
+                    raise ConcurrencyError(
+                        f"session {task.child} is there already and has another task; delete it, "
+                        "or call for the task once more"
+                    ) from None
 
     async def _watch(self, task: TaskCall, show: Callable[[str], None]) -> Delegated:
         watch = _Watch(show)
