@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import anyio.to_thread
 
 from perdure.errors import ImageRefused
 from perdure.history.content import Image, MediaType
-from perdure.images import images_of, listed
+from perdure.images import images_of
 from perdure.models.pictures import LIMITS
 from perdure.session.workplace import Workplaces
 
@@ -21,21 +21,17 @@ async def image_kinds(workplaces: Workplaces, directory: str, model: str) -> tup
     ConfigurationError and DirectoryNotFound.
     """
     models = (await workplaces.at(directory)).models
-    if not models.profile(model).images:
-        return ()
-    return LIMITS[models.providers[model.partition("/")[0]].protocol].kinds
+    profile = models.profile(model)
+    return LIMITS[models.providers[profile.provider].protocol].kinds if profile.images else ()
 
 
 async def attached(
-    workplaces: Workplaces, directory: str, model: str, images: Iterable[Image | str | Path]
+    workplaces: Workplaces, directory: str, model: str, given: Sequence[Image | str | Path]
 ) -> tuple[Image, ...]:
     """Return images, those given by path read; paths are relative to `directory`.
 
     Raises ImageRefused where one cannot be taken, and where the model takes none.
     """
-    given = listed(images)
-    if not given:
-        return ()
     kinds = await image_kinds(workplaces, directory, model)
     if not kinds:
         raise ImageRefused(refusal(model))
