@@ -37,8 +37,6 @@ class CacheFacts(msgspec.Struct, frozen=True):
         return whole if whole >= self.minimum else 0
 
 
-_ANY = re.compile(r".*")
-
 _ANTHROPIC = (
     CacheFacts(re.compile(r"claude-(opus|fable|mythos)-5(-\d{8})?"), 512),
     CacheFacts(re.compile(r"claude-(opus-4(-[18])?|sonnet-(5|4(-[56])?))(-\d{8})?"), 1024),
@@ -62,7 +60,7 @@ _TABLES = {
     "openai-responses": _OPENAI,
 }
 
-_UNKNOWN = CacheFacts(_ANY, 1024, unit=128, stated=False)
+_UNKNOWN = CacheFacts(re.compile(r".*"), 1024, unit=128, stated=False)
 """What is assumed of a server that nobody has described."""
 
 

@@ -20,7 +20,6 @@ _ITEMS = 1000
 _KINDS = 8
 _LONGEST_ID = 128
 
-
 _ASKS = "cache_diagnostics"
 """The convention, among the parameters of a shape, that a request asks for the reason."""
 

@@ -42,7 +42,10 @@ WRAPPED_LATER = (
     "a system message left unanswered by a failed step was wrapped because {} followed it"
 )
 
-Input = UserItem | SystemItem | NoteItem | SummaryItem | ResultItem
+Said = UserItem | SystemItem | NoteItem | SummaryItem
+"""An item that the model is told in the user role or the system role."""
+
+Input = Said | ResultItem
 """An item that is not the model's own."""
 
 _Placed = tuple[int, Input, Form | None]
@@ -100,9 +103,9 @@ class HistoryLowering:
     """Lower one epoch's history for one model; `types.Lowering` is the contract.
 
     `form` is how System Messages go out that no answer has bound. Without `images`, pictures are
-    only named, for a model that takes none. `ending` writes the end of a
-    body from the items in it, where it says more than that the list of messages is over; no
-    provider keys its cache by what stands there.
+    only named, for a model that takes none. `ending` writes the end of a body from the items in it,
+    where it says more than that the list of messages is over; no provider keys its cache by what
+    stands there.
     """
 
     def __init__(
@@ -226,7 +229,7 @@ class HistoryLowering:
             yield from self._input(item, form, room)
         yield from waiting
 
-    def _input(self, item: Input, form: Form | None, room: Room) -> Iterator[Block]:
+    def _input(self, item: Said, form: Form | None, room: Room) -> Iterator[Block]:
         match item:
             case SystemItem() if form == "native":
                 yield self._dialect.native(item.text)
@@ -240,8 +243,6 @@ class HistoryLowering:
                 yield from (self._picture(image, room) for image in images)
             case NoteItem(text=text):
                 yield self._dialect.words(text)
-            case ResultItem():  # written by `_inputs`, which knows the id of its call
-                pass
 
     def _picture(self, image: Image, room: Room) -> Block:
         if reason := self._reason(image, room):
