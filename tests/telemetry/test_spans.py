@@ -224,6 +224,22 @@ async def test_a_compaction_is_a_request_of_its_own(tmp_path: Path) -> None:
     ]
 
 
+async def test_a_title_is_a_request_below_its_drain_and_not_in_its_sum(tmp_path: Path) -> None:
+    seen = Collected()
+    async with bench(tmp_path, [say("It is old.")], titles=[say("The old one")]) as b:
+        async with b.runtime(titles=True, telemetry=seen.telemetry) as runtime:
+            session = await b.session(runtime)
+            await ask(session, "How old is it?")
+            async for record in session.events():
+                if record.type == "session.renamed":
+                    break
+    purposes = {attributes(span)["perdure.purpose"]: span for span in seen.named(CHAT)}
+    assert set(purposes) == {"step", "title"}
+    assert set(seen.tree()) == {(AGENT, ""), (CHAT, AGENT)}
+    step = attributes(purposes["step"])
+    assert seen.one(AGENT)["gen_ai.usage.input_tokens"] == step["gen_ai.usage.input_tokens"]
+
+
 async def test_two_runtimes_tell_two_collectors(tmp_path: Path) -> None:
     one, other = Collected(), Collected()
     async with bench(tmp_path, [say("One."), say("Two.")]) as b:
