@@ -106,20 +106,21 @@ def _named(models: Models, name: str, found: Found | None, also: str) -> list[st
 
 def _usable(models: Models, name: str, named: Sequence[str], when: datetime) -> Provider:
     config = models.providers[name]
-    offers = [_offer(models, name, model, when) for model in named]
-    further = [_offer(models, name, model, when) for model in _of_vendor(name, config, named)]
-    # The package lists much else, of which it is not known how it takes part in a conversation.
-    known = [each for each in further if each.facts == "table"]
-    return Provider(name, config, "", (*offers, *known))
+    told = dict.fromkeys((*named, *_of_vendor(models, name, config)))
+    return Provider(name, config, "", tuple(_offer(models, name, model, when) for model in told))
 
 
-def _of_vendor(name: str, config: ProviderConfig, named: Sequence[str]) -> Sequence[str]:
-    """Return further models of a vendor that is reached at its own address."""
+def _of_vendor(models: Models, name: str, config: ProviderConfig) -> Sequence[str]:
+    """Return the well-known models of a vendor that is reached at its own address."""
     if not is_own(config.base_url, config.protocol):
         return ()
     usual = [DEFAULT_MODELS[name]] if name in DEFAULT_MODELS else []
-    published = dict.fromkeys((*usual, *published_models(config)))
-    return [model for model in published if model not in named]
+    # The package lists much else, of which it is not known how it takes part in a conversation.
+    return [
+        model
+        for model in (*usual, *published_models(config))
+        if models.profile(f"{name}/{model}").known
+    ]
 
 
 def _offer(models: Models, provider: str, model: str, when: datetime) -> Offer:
