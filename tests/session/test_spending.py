@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from perdure import Session
 from perdure.clock import milliseconds
 from perdure.config.schema import Config, ModelConfig, Price, ProviderConfig
 from perdure.history import events as ev
@@ -229,6 +232,16 @@ def test_without_a_step_there_is_nothing_spent_and_nothing_missing() -> None:
     assert spending.complete
 
 
+@asynccontextmanager
+async def answered_once(root: Path, **prices: dict[str, float] | None) -> AsyncGenerator[Session]:
+    """Give a session with one answer and so a cached prefix, and models with these prices."""
+    async with bench(root, [say("one", usage=SECOND)], "anthropic") as b:
+        async with b.runtime(config=priced(b, **prices)) as runtime:
+            session = await b.session(runtime)
+            await ask(session, "first")
+            yield session
+
+
 async def test_a_session_without_a_prefix_breaks_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path, []) as b:
         async with b.runtime(config=priced(b, model_1=PRICE, model_2=CHEAP)) as runtime:
@@ -238,32 +251,23 @@ async def test_a_session_without_a_prefix_breaks_nothing(tmp_path: Path) -> None
 
 
 async def test_a_switch_costs_the_whole_prefix_anew_at_the_other_price(tmp_path: Path) -> None:
-    async with bench(tmp_path, [say("one", usage=SECOND)], "anthropic") as b:
-        async with b.runtime(config=priced(b, model_1=CHEAP, model_2=PRICE)) as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-            price = await session.prefix_price(model="scripted/model-2")
-            assert await session.prefix_price(model=MODEL) == PrefixPrice()
+    async with answered_once(tmp_path, model_1=CHEAP, model_2=PRICE) as session:
+        price = await session.prefix_price(model="scripted/model-2")
+        assert await session.prefix_price(model=MODEL) == PrefixPrice()
     assert price.tokens == 11_100
     assert price.dollars == pytest.approx(11_100 * (5.0 - 1.0) / 1e6)
 
 
 async def test_another_set_of_tools_costs_the_whole_prefix_anew(tmp_path: Path) -> None:
-    async with bench(tmp_path, [say("one", usage=SECOND)], "anthropic") as b:
-        async with b.runtime(config=priced(b, model_1=PRICE)) as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-            price = await session.prefix_price()
+    async with answered_once(tmp_path, model_1=PRICE) as session:
+        price = await session.prefix_price()
     assert price.tokens == 11_100
     assert price.dollars == pytest.approx(11_100 * (5.0 - 0.2) / 1e6)
 
 
 async def test_a_compaction_costs_its_summary_and_what_is_left_anew(tmp_path: Path) -> None:
-    async with bench(tmp_path, [say("one", usage=SECOND)], "anthropic") as b:
-        async with b.runtime(config=priced(b, model_1=PRICE)) as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-            price = await session.prefix_price(compaction=True)
+    async with answered_once(tmp_path, model_1=PRICE) as session:
+        price = await session.prefix_price(compaction=True)
     assert price.dollars == pytest.approx((2_000 * 20 + price.tokens * 5) / 1e6)
     assert 2_000 < price.tokens < 11_100
 
@@ -280,12 +284,9 @@ async def test_a_prefix_that_breaks_anyway_costs_nothing_more(tmp_path: Path) ->
 
 
 async def test_a_break_without_a_known_price_still_says_how_many_tokens(tmp_path: Path) -> None:
-    async with bench(tmp_path, [say("one", usage=SECOND)], "anthropic") as b:
-        async with b.runtime(config=priced(b, model_1=PRICE, model_2=None)) as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-            assert await session.prefix_price(model="scripted/model-2") == PrefixPrice(11_100, None)
-            assert await session.prefix_price(model="nobody/knows") == PrefixPrice(11_100, None)
+    async with answered_once(tmp_path, model_1=PRICE, model_2=None) as session:
+        assert await session.prefix_price(model="scripted/model-2") == PrefixPrice(11_100, None)
+        assert await session.prefix_price(model="nobody/knows") == PrefixPrice(11_100, None)
 
 
 def test_a_configured_price_counts_before_that_of_the_vendor() -> None:
