@@ -9,7 +9,14 @@ from typing import Any
 
 from perdure import Runtime, Session
 from perdure.history import events as ev
-from perdure.testing import ReceivedRequest, Reply, ScriptedProvider, assert_prefix_kept, calls
+from perdure.testing import (
+    ReceivedRequest,
+    Reply,
+    ScriptedProvider,
+    assert_prefix_kept,
+    call,
+    calls,
+)
 from perdure.testing.provider import ProtocolName
 from tests.session.support import Bench, of_type
 
@@ -54,6 +61,11 @@ def task(prompt: str, description: str = "A part of it") -> tuple[str, dict[str,
 def gives(*prompts: str) -> Reply:
     """Return an answer that gives tasks with these prompts, all at once."""
     return calls(*map(task, prompts))
+
+
+def numbered(prompt: str) -> Reply:
+    """Return an answer that gives one task, by a call whose id is always the same."""
+    return calls(call(*task(prompt), id="call_1"))
 
 
 async def begun(b: Bench, runtime: Runtime, count: int, **options: Any) -> Session:

@@ -97,23 +97,11 @@ async def test_a_runtime_that_is_closed_leaves_neither_with_work(tmp_path: Path)
 async def test_a_task_that_had_not_begun_is_taken_back(tmp_path: Path) -> None:
     cast = Cast(main=[gives("part"), say("On.")], part=[say("Never.")])
     async with bench(tmp_path, cast) as b:
-        begins = anyio.Event()
-        loads = 0
-
-        async def load() -> str:
-            nonlocal loads
-            loads += 1
-            if loads == 2:
-                begins.set()
-                await anyio.sleep_forever()
-            return "x"
-
-        source = Source(
-            key="test/slow", type=str, load=load, baseline=str, update=lambda _, now: now
-        )
-        async with b.runtime(sources=[source]) as runtime:
+        work = Work(b.provider)
+        work.loads_before_it_hangs = 2
+        async with b.runtime(**work.options()) as runtime:
             session = await begun(b, runtime, 1)
-            await begins.wait()
+            await work.at_boundary.wait()
             await session.interrupt()
             child = await only_child(runtime, session)
             kinds = [record.type for record in await log_of(child)]

@@ -10,16 +10,12 @@ import pytest
 from perdure import LeaseLost
 from perdure.history import events as ev
 from perdure.session.delegation import task_session
-from perdure.testing import Reply, call, calls, hold, keeps_prefix, say
-from tests.session.support import Bench, ask, log_of, of_type
-from tests.session.tasks import Cast, begun, bench, gives, only_child, results, task
+from perdure.testing import call, hold, keeps_prefix, say
+from tests.exchange.exchange_support import other_machine
+from tests.session.support import ask, log_of, of_type
+from tests.session.tasks import Cast, begun, bench, gives, numbered, only_child, results
 
 pytestmark = pytest.mark.anyio
-
-
-def numbered(prompt: str) -> Reply:
-    """Return a call for a task whose id is always the same."""
-    return calls(call(*task(prompt), id="call_1"))
 
 
 async def test_a_session_names_its_tasks_oldest_first(tmp_path: Path) -> None:
@@ -141,13 +137,6 @@ async def test_a_task_alone_can_be_deleted(tmp_path: Path) -> None:
         await ask(session, "And on.")
 
 
-def elsewhere(b: Bench, root: Path) -> Bench:
-    root.mkdir()
-    other = Bench(root, b.provider, "openai-chat")
-    other.config = b.config
-    return other
-
-
 async def test_an_export_holds_the_session_alone_and_its_tasks_can_follow(tmp_path: Path) -> None:
     cast = Cast(main=[gives("part"), say("Done.")], part=[say("Part.")])
     async with bench(tmp_path, cast) as b:
@@ -157,7 +146,7 @@ async def test_an_export_holds_the_session_alone_and_its_tasks_can_follow(tmp_pa
             child = await only_child(runtime, session)
             whole = await session.export(tmp_path / "whole.jsonl")
             part = await child.export(tmp_path / "part.jsonl")
-        async with elsewhere(b, tmp_path / "other").runtime() as runtime:
+        async with other_machine(b, tmp_path / "other").runtime() as runtime:
             imported = await runtime.import_session(part)
             assert (await imported.row()).parent == session.id
             await runtime.import_session(whole)
@@ -177,7 +166,7 @@ async def test_a_task_that_ran_when_its_session_was_exported_is_begun_anew_elsew
             session = await begun(b, runtime, 2)
             whole = await session.export(tmp_path / "whole.jsonl")
             child = await only_child(runtime, session)
-        async with elsewhere(b, tmp_path / "other").runtime() as runtime:
+        async with other_machine(b, tmp_path / "other").runtime() as runtime:
             imported = await runtime.import_session(whole)
             assert await runtime.recover() == [imported.id]
             await imported.wait()

@@ -17,7 +17,7 @@ from perdure.store.sqlite import open_sqlite
 from perdure.testing import Reply, call, calls, hold, say
 from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.session.support import ask, log_of, of_type
-from tests.session.tasks import Cast, begun, bench, gives, only_child, results, task
+from tests.session.tasks import Cast, begun, bench, gives, numbered, only_child, results
 
 pytestmark = pytest.mark.anyio
 
@@ -193,11 +193,8 @@ async def test_a_question_about_a_call_of_a_task_names_the_session_of_the_task(
 
 
 async def test_a_call_id_that_comes_again_gives_another_task(tmp_path: Path) -> None:
-    def again(prompt: str) -> Reply:
-        return calls(call(*task(prompt), id="call_1"))
-
     cast = Cast(
-        main=[again("first"), again("second"), say("Done.")],
+        main=[numbered("first"), numbered("second"), say("Done.")],
         first=[say("First.")],
         second=[say("Second.")],
     )
@@ -259,8 +256,7 @@ async def test_a_description_becomes_one_printable_line(
 
 async def test_a_session_that_has_the_id_of_a_task_already_is_left_alone(tmp_path: Path) -> None:
     gate = anyio.Event()
-    reply = calls(call(*task("part"), id="call_1"))
-    cast = Cast(main=[hold(gate, reply), say("I see.")], part=[say("Never.")])
+    cast = Cast(main=[hold(gate, numbered("part")), say("I see.")], part=[say("Never.")])
     async with bench(tmp_path, cast) as b, b.runtime() as runtime:
         session = await begun(b, runtime, 1)
         taken = task_session(session.id, 1, "call_1")
