@@ -62,3 +62,8 @@ def derived_id(*parts: str) -> str:
 def milliseconds(moment: datetime) -> int:
     """Return a moment as whole milliseconds since 1970, the unit in which the log keeps time."""
     return int(moment.timestamp() * 1000)
+
+
+def moment_of(kept: int) -> datetime:
+    """Return the moment, in UTC, that the log keeps as so many milliseconds since 1970."""
+    return datetime.fromtimestamp(kept / 1000, UTC)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from perdure.clock import moment_of
+
 _UNITS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))
 _WEEK = 7 * 86_400_000
 
@@ -17,7 +19,7 @@ def iso(moment: int) -> str:
 
 def local(moment: int) -> str:
     """Return a moment in the host's own time, to the minute."""
-    return datetime.fromtimestamp(moment / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+    return moment_of(moment).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def ago(moment: int, now: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -87,6 +88,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     cache_read: int = 0
     cache_write: int = 0
     reasoning: int = 0
+
+
+def total(usages: Iterable[Usage]) -> Usage:
+    """Return the sum of what was counted."""
+    counts = [msgspec.structs.astuple(each) for each in usages]
+    return Usage(*map(sum, zip(*counts, strict=True))) if counts else Usage()
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 import msgspec
 
+from perdure.clock import moment_of
 from perdure.history import events as ev
-from perdure.history.content import Usage
+from perdure.history.content import Usage, total
 from perdure.history.state import Folding
 from perdure.models.caches import CacheFacts, cache_facts
 from perdure.models.resolve import Models
@@ -102,14 +102,7 @@ class CacheReport(msgspec.Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """The tokens of all requests to providers that report what they cache."""
-        counted = [each.usage for each in self.requests if each.usage and each.reported]
-        return Usage(
-            input=sum(each.input for each in counted),
-            output=sum(each.output for each in counted),
-            cache_read=sum(each.cache_read for each in counted),
-            cache_write=sum(each.cache_write for each in counted),
-            reasoning=sum(each.reasoning for each in counted),
-        )
+        return total(each.usage for each in self.requests if each.usage and each.reported)
 
     @property
     def reported(self) -> bool:
@@ -337,8 +330,8 @@ def _saved(request: _Request, models: Models | None) -> float | None:
         return 0.0
     if models is None:
         return None
-    moment = datetime.fromtimestamp(request.ended / 1000, UTC)
-    tariff = models.tariff(started.model, moment, started.request.parameters)
+    parameters = started.request.parameters
+    tariff = models.tariff(started.model, moment_of(request.ended), parameters)
     return tariff.saved(usage) if tariff else None
 
 

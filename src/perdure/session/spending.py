@@ -5,14 +5,15 @@ Prices are those of the moment in which a request was answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
+from datetime import datetime
 
 import msgspec
 
+from perdure.clock import moment_of
 from perdure.errors import PerdureError
 from perdure.history import events as ev
-from perdure.history.content import Usage
+from perdure.history.content import Usage, total
 from perdure.history.state import SessionState
 from perdure.models.prices import Tariff
 from perdure.models.resolve import Models
@@ -58,7 +59,7 @@ class Spending(msgspec.Struct, frozen=True):
     @property
     def usage(self) -> Usage:
         """All tokens of all models."""
-        return _sum(each.usage for each in self.all)
+        return total(each.usage for each in self.all)
 
     @property
     def dollars(self) -> float:
@@ -139,12 +140,12 @@ class _Account:
         if usage == Usage():
             self._miss(book, model)
             return
-        tariff = self._tariff(model, datetime.fromtimestamp(time / 1000, UTC))
+        tariff = self._tariff(model, time)
         spent = book.get(model, Spent(model))
         book[model] = msgspec.structs.replace(
             spent,
             requests=spent.requests + 1,
-            usage=_sum((spent.usage, usage)),
+            usage=total((spent.usage, usage)),
             dollars=_plus(spent.dollars, tariff and tariff.cost(usage)),
             saved=_plus(spent.saved, tariff and tariff.saved(usage)),
         )
@@ -153,10 +154,10 @@ class _Account:
         spent = book.get(model, Spent(model))
         book[model] = msgspec.structs.replace(spent, uncounted=spent.uncounted + 1)
 
-    def _tariff(self, model: str, when: datetime) -> Tariff | None:
+    def _tariff(self, model: str, time: int) -> Tariff | None:
         last = self._started[-1][1] if self._started else None
         asked = last.request.parameters if last is not None and last.model == model else {}
-        return self._models.tariff(model, when, asked) if self._models is not None else None
+        return self._models.tariff(model, moment_of(time), asked) if self._models else None
 
 
 def prefix_price(
@@ -210,8 +211,3 @@ def _compacted_tokens(state: SessionState, window: int) -> int:
 
 def _plus(so_far: float | None, more: float | None) -> float | None:
     return None if so_far is None or more is None else so_far + more
-
-
-def _sum(usages: Iterable[Usage]) -> Usage:
-    counts = [msgspec.structs.astuple(each) for each in usages]
-    return Usage(*map(sum, zip(*counts, strict=True))) if counts else Usage()
