@@ -8,7 +8,8 @@ and nothing explains it, the request has missed a cache that it should have hit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -161,15 +162,19 @@ class _Request:
     started: ev.StepStarted
     standing: Standing
     cause: str
-    base: _Request | None
-    before: _Request | None
-    asked: int
+    base: _Request | None = None
+    before: _Request | None = field(init=False)
+    asked: int = field(init=False)
     used: int = 0
     ended: int = 0
     idle: float = 0.0
     usage: Usage | None = None
     reason: str = ""
     failed: int = 0
+
+    def __post_init__(self) -> None:
+        self.before = self.base.counted() if self.base else None
+        self.asked = self.record.time
 
     def counted(self) -> _Request | None:
         """Return this request if the provider counted it, else the newest before it."""
@@ -233,13 +238,7 @@ class _Reading:
         self, record: ev.Record, started: ev.StepStarted, last: _Request | None
     ) -> _Request:
         """Return a step's request with how it stands to the last one of its epoch, and why."""
-
-        def request(standing: Standing, cause: str, base: _Request | None = None) -> _Request:
-            before = base.counted() if base else None
-            return _Request(
-                "step", record, started, standing, cause, base, before, asked=record.time
-            )
-
+        request = partial(_Request, "step", record, started)
         if not self._sent:
             return request("first", causes.FIRST)
         if last is None:
@@ -259,13 +258,8 @@ class _Reading:
             return None
         if why == "overflow":
             # What was too long as it was is summed up without its end.
-            standing, cause, base = "part", causes.SHORTENED, None
-        else:
-            standing, cause, base = "kept", causes.SUMMARY, last
-        before = base.counted() if base else None
-        return _Request(
-            "summary", record, last.started, standing, cause, base, before, asked=record.time
-        )
+            return _Request("summary", record, last.started, "part", causes.SHORTENED)
+        return _Request("summary", record, last.started, "kept", causes.SUMMARY, last)
 
     def _last(self) -> _Request | None:
         """Return the last request of the epoch in force, as it stands in the history now."""
