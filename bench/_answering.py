@@ -7,7 +7,8 @@ words, and then nothing until the client leaves.
 from __future__ import annotations
 
 import asyncio
-import sys
+
+from _serving import read_request, serve
 
 HOLD = "do not end your answer"
 WORDS = "The build fails because a comma is missing. " * 9
@@ -23,18 +24,7 @@ RESPONSE = (
 ) + _BODY
 
 
-async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
-    """Return head and body of the next request, when all of it has come."""
-    head = await reader.readuntil(b"\r\n\r\n")
-    length = next(
-        int(line.split(b":")[1])
-        for line in head.lower().split(b"\r\n")
-        if line.startswith(b"content-length:")
-    )
-    return head, await reader.readexactly(length)
-
-
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while True:
             _, body = await read_request(reader)
@@ -50,13 +40,5 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
         writer.close()
 
 
-async def main() -> None:
-    """Serve until standard input closes."""
-    server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=1 << 26)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.buffer.read)
-    server.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(_answer))

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from _answering import read_request
+from _serving import read_request, serve
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
@@ -111,7 +110,7 @@ def frame(event: Event) -> bytes:
     return f"{name}data: {json.dumps(event, separators=(',', ':'))}\n\n".encode()
 
 
-async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     head, _ = await read_request(reader)
     path = head.split(b" ", 2)[1].decode()
     count, pause = path.split("/")[1:3]
@@ -125,13 +124,5 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     writer.close()
 
 
-async def main() -> None:
-    """Serve until standard input closes."""
-    server = await asyncio.start_server(_serve, "127.0.0.1", 0, limit=1 << 26)
-    print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.buffer.read)
-    server.close()
-
-
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(serve(_answer))

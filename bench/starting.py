@@ -18,8 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from _answering import RESPONSE, read_request
+from _answering import RESPONSE
 from _history import history, target
+from _serving import read_request
 
 from perdure.clock import SystemClock
 from perdure.models.transport import Transport

@@ -13,16 +13,15 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import httpx2
+from _provider import running
 
 from perdure import Runtime, Session
 from perdure.history.events import TextDelta
@@ -38,19 +37,6 @@ PATHS = {
     "gemini": "models/model-1:streamGenerateContent",
 }
 """By protocol: where it is spoken."""
-
-
-@contextmanager
-def streaming() -> Generator[str]:
-    """Run the provider; yield its address."""
-    program = Path(__file__).with_name("_tokens.py")
-    with subprocess.Popen(
-        [sys.executable, str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as provider:
-        if provider.stdin is None or provider.stdout is None:
-            raise RuntimeError("the provider has no pipes")
-        yield f"http://127.0.0.1:{int(provider.stdout.readline())}"
-        provider.stdin.close()
 
 
 @asynccontextmanager
@@ -140,7 +126,7 @@ async def main(tokens: int, rounds: int) -> None:
     print(
         f"{'µs of CPU for each token':<30} {'bare':>8} {'session':>9} {'followed':>9} {'beyond':>8}"
     )
-    with streaming() as address:
+    with running("_tokens.py") as address:
         for pace, pause in PAUSES.items():
             for protocol in PATHS:
                 # With pauses, fewer are enough: their time is longer than that of the work.
