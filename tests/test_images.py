@@ -104,6 +104,29 @@ def test_a_picture_behind_extensions_is_found() -> None:
     assert (image.width, image.height) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("cut.png", png()[:-6], "broken image"),
+        ("flipped.png", png().replace(b"IDAT", b"IDAt"), "a checksum does not fit"),
+        ("cut.jpg", jpeg()[:-2], "it is cut off"),
+        ("cut.gif", gif()[:-1], "it is cut off"),
+        ("cut.webp", webp()[:-4], "it is cut off"),
+        ("wide.png", png(8001, 1), "8001 x 1 pixels"),
+        ("none.png", png(0, 0), "0 x 0 pixels"),
+        ("text.png", b"no image at all", "is no image that a model takes"),
+        ("large.png", png(padding=LARGEST), "make it smaller"),
+    ],
+)
+def test_a_file_that_providers_would_refuse_is_refused_with_its_name(
+    tmp_path: Path, name: str, data: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ImageRefused, match=reason) as refused:
+        images_of([name], tmp_path)
+    assert name in str(refused.value)
+
+
 @given(st.binary(max_size=40))
 def test_what_begins_like_no_image_is_none(data: bytes) -> None:
     if kind_of(data) is None:

@@ -14,7 +14,7 @@ from perdure import Runtime, Session
 from perdure.history.items import images_in
 from perdure.images import MOST
 from perdure.testing import call, calls, say
-from perdure.testing.provider import ProtocolName
+from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.exchange.exchange_support import edited, event_line_of, lines_of, other_machine
 from tests.exchange.test_refused_files import refusal
 from tests.exchange.test_round_trip import bodies
@@ -23,7 +23,6 @@ from tests.session.support import Bench, ask, bench
 
 pytestmark = pytest.mark.anyio
 
-PROTOCOLS: tuple[ProtocolName, ...] = ("anthropic", "openai-chat", "openai-responses", "gemini")
 SCRIPT = (calls(call("read", {"path": "shot.png"}, "read-1")), say("Both are black."))
 
 
@@ -33,8 +32,7 @@ async def seen(
 ) -> AsyncGenerator[tuple[Bench, Runtime, Session]]:
     """Give a session with an image in a prompt and another one in a result."""
     root.mkdir(exist_ok=True)
-    async with bench(root, [*SCRIPT, say("Still black.")], protocol) as b:
-        b.config["providers"]["scripted"]["models"]["model-1"]["images"] = True
+    async with bench(root, [*SCRIPT, say("Still black.")], protocol, images=True) as b:
         (b.project / "given.png").write_bytes(png())
         (b.project / "shot.png").write_bytes(png(5, 4))
         async with b.runtime() as runtime:

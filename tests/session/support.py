@@ -37,6 +37,10 @@ class Bench:
         self.environ = isolated_environment(root) | {KEY: "scripted-key"}
         self.prefix_may_break = ""
 
+    def take_images(self, taken: bool) -> None:
+        """Configure whether the model takes images."""
+        self.config["providers"]["scripted"]["models"]["model-1"]["images"] = taken
+
     @asynccontextmanager
     async def runtime(self, **options: Any) -> AsyncGenerator[Runtime]:
         """Open a runtime; leaving it is a graceful end of the process."""
@@ -54,14 +58,22 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    root: Path, script: Any, protocol: ProtocolName = "openai-chat", **options: Any
+    root: Path,
+    script: Any,
+    protocol: ProtocolName = "openai-chat",
+    *,
+    images: bool = False,
+    **options: Any,
 ) -> AsyncGenerator[Bench]:
     """Open a bench; on leaving, every request must hold the one before it as a prefix.
 
-    A test that breaks the prefix on purpose says why in `prefix_may_break`.
+    A test that breaks the prefix on purpose says why in `prefix_may_break`. `images` says whether
+    the model takes them.
     """
     async with ScriptedProvider(script, **options) as provider:
         opened = Bench(root, provider, protocol)
+        if images:
+            opened.take_images(True)
         yield opened
         if not opened.prefix_may_break:
             assert_prefix_kept([request.json for request in provider.requests])

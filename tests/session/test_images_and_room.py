@@ -12,7 +12,7 @@ from perdure.images import make_image
 from perdure.models.pictures import LIMITS
 from perdure.testing import ReceivedRequest, Reply, say
 from tests.pictures import png
-from tests.session.support import Bench, ask, bench, log_of, of_type
+from tests.session.support import ask, bench, log_of, of_type
 from tests.session.test_epochs import flag
 
 pytestmark = pytest.mark.anyio
@@ -25,17 +25,16 @@ def seen(_: ReceivedRequest, number: int) -> Reply:
     return say(f"Seen {number}.")
 
 
-def seeing(b: Bench) -> Bench:
-    b.config["providers"]["scripted"]["models"]["model-1"]["images"] = True
-    return b
-
-
-async def test_old_images_make_room_for_new_ones_in_a_compaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def room_for_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a request hold two pictures, since the true limit is slow to reach."""
     two = replace(LIMITS["openai-chat"], most=2)
     monkeypatch.setattr("perdure.session.compaction.LIMITS", {"openai-chat": two})
-    async with bench(tmp_path, seen) as b, seeing(b).runtime() as runtime:
+
+
+@pytest.mark.usefixtures("room_for_two")
+async def test_old_images_make_room_for_new_ones_in_a_compaction(tmp_path: Path) -> None:
+    async with bench(tmp_path, seen, images=True) as b, b.runtime() as runtime:
         b.prefix_may_break = "a compaction"
         session = await b.session(runtime)
         for number in range(2):
@@ -50,12 +49,9 @@ async def test_old_images_make_room_for_new_ones_in_a_compaction(
     assert b"And this one." in last
 
 
-async def test_images_that_nothing_makes_room_for_start_no_compaction(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    two = replace(LIMITS["openai-chat"], most=2)
-    monkeypatch.setattr("perdure.session.compaction.LIMITS", {"openai-chat": two})
-    async with bench(tmp_path, seen) as b, seeing(b).runtime() as runtime:
+@pytest.mark.usefixtures("room_for_two")
+async def test_images_that_nothing_makes_room_for_start_no_compaction(tmp_path: Path) -> None:
+    async with bench(tmp_path, seen, images=True) as b, b.runtime() as runtime:
         session = await b.session(runtime)
         for number in range(4):
             await ask(session, f"Look {number}.", images=[DOT])
@@ -67,7 +63,7 @@ async def test_a_session_with_more_large_images_than_anthropic_takes_goes_on(
     tmp_path: Path,
 ) -> None:
     wide = make_image(png(2_001, 1), "wide.png")
-    async with bench(tmp_path, seen, "anthropic") as b, seeing(b).runtime() as runtime:
+    async with bench(tmp_path, seen, "anthropic", images=True) as b, b.runtime() as runtime:
         session = await b.session(runtime)
         await ask(session, "Look.", images=[wide] * 20)
         await ask(session, "And this?", images=[wide])
@@ -80,13 +76,13 @@ async def test_a_session_with_more_large_images_than_anthropic_takes_goes_on(
 
 async def test_a_switch_of_image_input_goes_on_in_an_epoch_that_cannot_end(tmp_path: Path) -> None:
     value: list[object] = ["up"]
-    async with bench(tmp_path, seen) as b:
+    async with bench(tmp_path, seen, images=True) as b:
         b.prefix_may_break = "the pictures go out in another way"
-        async with seeing(b).runtime(sources=[flag(value)]) as runtime:
+        async with b.runtime(sources=[flag(value)]) as runtime:
             session = await b.session(runtime)
             await ask(session, "Look.", images=[DOT])
         value[0] = None
-        b.config["providers"]["scripted"]["models"]["model-1"]["images"] = False
+        b.take_images(False)
         async with b.runtime(sources=[flag(value)]) as runtime:
             session = await runtime.session(session.id)
             assert of_type(await ask(session, "And now?"), ev.EpochStarted) == []
