@@ -35,13 +35,14 @@ _VENDORS = {
 _KEPT = {True: "true", False: "false", None: "unknown"}
 
 
+def of_agent() -> Attributes:
+    """Return the dimensions of the metrics of a Drain."""
+    return {OPERATION: "invoke_agent", AGENT_NAME: AGENT}
+
+
 def of_drain(session: str) -> Attributes:
     """Return what is known of a Drain at its start."""
-    return {
-        OPERATION: "invoke_agent",
-        AGENT_NAME: AGENT,
-        "gen_ai.conversation.id": session,
-    }
+    return of_agent() | {"gen_ai.conversation.id": session}
 
 
 def of_server(sent: Sent) -> Attributes:

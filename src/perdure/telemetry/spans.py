@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 
 from perdure.clock import Clock
 from perdure.errors import ProviderError
-from perdure.history.content import ToolCall, Usage
+from perdure.history.content import ToolCall, Usage, total
 from perdure.history.state import SessionState
 from perdure.models.types import Answer
 from perdure.telemetry import attributes as of
@@ -157,14 +157,7 @@ class _Drain(_Open):
 
     def used(self, usage: Usage) -> None:
         """Add what one request used."""
-        so_far = self._usage
-        self._usage = Usage(
-            input=so_far.input + usage.input,
-            output=so_far.output + usage.output,
-            cache_read=so_far.cache_read + usage.cache_read,
-            cache_write=so_far.cache_write + usage.cache_write,
-            reasoning=so_far.reasoning + usage.reasoning,
-        )
+        self._usage = total((self._usage, usage))
 
     def _first(self) -> Attributes:
         return of.of_drain(self._session)
@@ -177,8 +170,7 @@ class _Drain(_Open):
         return of.of_usage(self._usage) | {name: value for name, value in told.items() if value}
 
     def _metric(self) -> tuple[Histogram, Attributes]:
-        dimensions: Attributes = {of.OPERATION: "invoke_agent", of.AGENT_NAME: of.AGENT}
-        return self._telemetry.instruments.agent, dimensions
+        return self._telemetry.instruments.agent, of.of_agent()
 
 
 class _Request(_Open):
@@ -238,7 +230,8 @@ class _Request(_Open):
         if isinstance(drain, _Drain) and self._sent.purpose != "title":
             drain.model = self._sent.profile.model
             drain.failed = self._error
-            drain.used(self._answer.usage if self._answer else Usage())
+            if self._answer is not None:
+                drain.used(self._answer.usage)
 
     def _metric(self) -> tuple[Histogram, Attributes]:
         return self._telemetry.instruments.request, self._dimensions
