@@ -16,7 +16,6 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition, has_completions, is_done
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import merge_key_bindings
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -63,11 +62,11 @@ _MENU = 6
 
 
 class Question:
-    """A question that stands on the screen; `answer` is None until there is one."""
+    """A question that stands on the screen; `answer` is empty until there is one."""
 
     def __init__(self, choices: str) -> None:
         self.choices = choices
-        self.answer: str | None = None
+        self.answer = ""
         self.answered = anyio.Event()
 
 
@@ -120,12 +119,11 @@ class Screen:
         )
         self._app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._line_control),
-            key_bindings=merge_key_bindings([leaving_keys(self._ctrl_c, self._ctrl_d)]),
+            key_bindings=leaving_keys(self._ctrl_c, self._ctrl_d),
             style=_LOOKS,
             # Without asking where the cursor is: an answer could come between what is typed.
             output=Vt100_Output(sys.stdout, _size, os.environ.get("TERM"), enable_cpr=False),
             min_redraw_interval=_PAUSE,
-            refresh_interval=_REDRAW,
             erase_when_done=True,
         )
         self._app.ttimeoutlen = 0.05
@@ -180,7 +178,7 @@ class Screen:
                 self._question = None
                 self._app.layout.focus(self._line_control)
                 self.say([line(Words(f"  {question.answer or 'no answer'}", "dim"))])
-            return question.answer or ""
+            return question.answer
 
     # The life of it.
 
@@ -214,6 +212,8 @@ class Screen:
             self._app.renderer.erase()
         show(self.out, blocks)
         if shown:
+            # Rows are made once for each number: under the old one they would be those of before.
+            self._app.render_counter += 1
             self._app.renderer.render(self._app, self._app.layout)
 
     async def _draw(self) -> None:
