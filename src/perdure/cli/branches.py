@@ -36,7 +36,7 @@ def fork(session: str, message: str | None) -> None:
       perdure sessions fork 7k2m9q
       perdure sessions fork 7k2m9q --at 12
     """
-    anyio.run(_fork, session, None if message is None else _place(message))
+    anyio.run(_fork, session, None if message is None else place(message))
 
 
 @click.command(short_help="Go back to an earlier message.")
@@ -53,10 +53,11 @@ def revert(session: str, message: str) -> None:
     Examples:
       perdure sessions revert 7k2m9q 12
     """
-    anyio.run(_revert, session, _place(message))
+    anyio.run(_revert, session, place(message))
 
 
-def _place(message: str) -> int | str:
+def place(message: str) -> int | str:
+    """Return the seq that a number is, or the text as the id that it may be."""
     return int(message) if _SEQ.fullmatch(message) else message
 
 

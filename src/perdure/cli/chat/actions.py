@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -13,6 +12,7 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
+from perdure.cli.branches import place
 from perdure.cli.chat.conversation import Conversation
 from perdure.cli.chat.screen import Screen
 from perdure.cli.chat.typed import Command
@@ -23,15 +23,13 @@ from perdure.cli.spending import prefix_words, spending_words, spent_words
 from perdure.cli.times import local
 from perdure.config.location import find_project, shown
 from perdure.errors import PerdureError, ProviderError, UsageError
-from perdure.history.events import Delivery, Record, ToolSettled
+from perdure.history.events import Record, ToolSettled
 from perdure.history.items import AssistantItem, Item, UserItem
 from perdure.session.handle import Session
 from perdure.session.spending import PrefixPrice, Spent
 from perdure.tools.printable import shortened
 
 Action = Callable[["Actions", str], Awaitable[None]]
-
-_SEQ = re.compile(r"[0-9]{1,18}")
 
 _SHORT = 0.5
 """Seconds for which what is typed next waits for a command."""
@@ -64,6 +62,9 @@ class Actions:
     async def start(self, command: Command, group: TaskGroup) -> None:
         """Run a command, or only begin one that takes long; UsageError where it makes no sense."""
         known = COMMANDS[command.name]
+        if known.action is Actions.leave:  # what runs is no reason to stay
+            await self.leave(command.argument)
+            return
         if self._running:
             raise UsageError(f"/{self._running} is not done yet")
         if known.begun and self._conversation.session is None:
@@ -121,7 +122,7 @@ class Actions:
         now = self._conversation.model
         lines = [
             line(Words(shown(each), "strong" if each == now else ""), indent=2)
-            for each in await self.models()
+            for each in await self._conversation.models()
         ]
         self._put([line(f"the model is {shown(now)}; /model NAME switches"), *lines])
 
@@ -149,7 +150,7 @@ class Actions:
     async def fork(self, message: str) -> None:
         """Go on in a copy of the session."""
         origin = self._session
-        copy = await origin.fork(int(message) if _SEQ.fullmatch(message) else message or None)
+        copy = await origin.fork(place(message) if message else None)
         await self._conversation.open(copy)
         self._note(f"this is a copy; `perdure chat -s {origin.id}` goes on with the other one")
 
@@ -190,8 +191,8 @@ class Actions:
     async def expand(self, number: str) -> None:
         """Show the complete output of a call."""
         settled = self._conversation.reporter.settled
-        wanted = int(number) if _SEQ.fullmatch(number) else max(settled, default=0)
-        if (number and not _SEQ.fullmatch(number)) or wanted not in settled:
+        wanted = place(number) if number else max(settled, default=0)
+        if wanted not in settled:
             raise UsageError(f"no call here has the number {shortened(number or '1', 20)}")
         event = await _settlement(self._session, settled[wanted])
         output = await anyio.to_thread.run_sync(_complete, event)
@@ -227,8 +228,7 @@ class Actions:
                 self._put([inbox_page(waiting) if waiting else line("no prompt waits")])
             case ["withdraw", prefix]:
                 await session.withdraw(resolved(session.id, waiting, prefix))
-            case ["steer" | "queue" as word, prefix]:
-                delivery: Delivery = "steer" if word == "steer" else "queue"
+            case ["steer" | "queue" as delivery, prefix]:
                 await session.redeliver(resolved(session.id, waiting, prefix), delivery)
                 self._conversation.watch()
             case _:
@@ -237,10 +237,6 @@ class Actions:
     async def leave(self, _: str) -> None:
         """Leave the chat."""
         self._screen.leave()
-
-    async def models(self) -> list[str]:
-        """Return the models that can be used here, as far as that is known without asking them."""
-        return await self._conversation.models()
 
     @property
     def _session(self) -> Session:

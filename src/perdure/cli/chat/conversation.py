@@ -46,7 +46,7 @@ class Conversation:
         self._choice = choice
         self._group = group
         self._following = anyio.CancelScope()
-        self._watching = 0
+        self._watching = False
 
     @property
     def live(self) -> Live:
@@ -56,7 +56,7 @@ class Conversation:
     @property
     def busy(self) -> bool:
         """Whether somebody works on the session."""
-        return self._watching > 0 or self.live.open
+        return self._watching or self.live.open
 
     async def begin(self) -> None:
         """Open the session that was asked for, or find out what a new one would use.
@@ -116,7 +116,7 @@ class Conversation:
         """Return the models that can be used here, as far as that is known without asking them."""
         directory = self.row.directory if self.row else self._choice.directory or "."
         _, _, providers = await surveyed(load(directory, os.environ), find_project(directory))
-        return [offer.name for each in providers if not each.problem for offer in each.offers]
+        return [offer.name for each in providers for offer in each.offers]
 
     async def send(self, text: str, delivery: ev.Delivery) -> None:
         """Admit a prompt, in a new session where there is none yet; durable when it returns."""
@@ -142,7 +142,7 @@ class Conversation:
         """Say what keeps a step from starting; no event tells it."""
         if self.session is not None and not self._watching:
             self._group.start_soon(self._watch, self.session)
-            self._watching += 1
+            self._watching = True
 
     async def interrupt(self) -> None:
         """Stop what runs, whoever runs it; what waits is kept."""
@@ -203,7 +203,7 @@ class Conversation:
         except PerdureError as error:
             self.reporter.note(str(error), "bad")
         finally:
-            self._watching -= 1
+            self._watching = False
             self._screen.refresh()
 
     def _leave(self) -> None:

@@ -101,8 +101,6 @@ class Chat:
                 self._conversation.go_on()
             return
         match understood(text, COMMANDS):
-            case Command(name="quit"):
-                self._screen.leave()
             case Command() as command:
                 await self._actions.start(command, self._group)
             case str(prompt):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -19,7 +19,7 @@ class Command(msgspec.Struct, frozen=True):
     argument: str = ""
 
 
-def understood(text: str, names: Iterable[str]) -> Command | str:
+def understood(text: str, names: Collection[str]) -> Command | str:
     """Return the command that a text is, or the text where it is a prompt.
 
     A command is a slash and one word. So a path such as `/usr/bin`, a line that begins with `//`
@@ -39,7 +39,7 @@ def is_command(text: str) -> bool:
     return _COMMAND.fullmatch(text.strip()) is not None
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
+def _nearest(name: str, names: Collection[str]) -> str:
     # Only who mistypes pays for the import.
     from difflib import get_close_matches
 
