@@ -33,11 +33,12 @@ class InputHistory(History):
 
     def load_history_strings(self) -> Iterable[str]:
         """Return what was typed, the latest first."""
-        entries = self._read()
-        if self._file and (len(entries) > _ENTRIES or self._size() > _BYTES):
+        data = self._read()
+        entries = [entry for each in data.splitlines() if (entry := _entry(each))]
+        if self._file and (len(entries) > _ENTRIES or len(data) > _BYTES):
             entries = entries[-_ENTRIES // 2 :]
             with suppress(OSError):
-                write_whole(self._file, map(_line, _fitting(entries)))
+                write_whole(self._file, _fitting(entries))
         return reversed(entries)
 
     def store_string(self, string: str) -> None:
@@ -54,19 +55,10 @@ class InputHistory(History):
             finally:
                 os.close(descriptor)
 
-    def _read(self) -> list[str]:
-        if self._file is None:
-            return []
-        try:
-            lines = self._file.read_bytes().splitlines()
-        except OSError:
-            return []
-        return [entry for each in lines if (entry := _entry(each))]
-
-    def _size(self) -> int:
+    def _read(self) -> bytes:
         with suppress(OSError):
-            return self._file.stat().st_size if self._file else 0
-        return 0
+            return self._file.read_bytes() if self._file else b""
+        return b""
 
 
 def _file_of(project: Path, env: Mapping[str, str]) -> Path | None:
@@ -88,12 +80,12 @@ def _entry(data: bytes) -> str:
         return ""
 
 
-def _fitting(entries: list[str]) -> list[str]:
-    """Return the latest entries that fit into half of the bound."""
-    left, kept = _BYTES // 2, list[str]()
-    for entry in reversed(entries):
-        left -= len(_line(entry))
+def _fitting(entries: list[str]) -> list[bytes]:
+    """Return the lines of the latest entries that fit into half of the bound."""
+    left, kept = _BYTES // 2, list[bytes]()
+    for each in map(_line, reversed(entries)):
+        left -= len(each)
         if left < 0:
             break
-        kept.append(entry)
+        kept.append(each)
     return kept[::-1]
