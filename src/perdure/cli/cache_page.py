@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli.page import Block, Style, Words, heading, line, table
+from perdure.cli.spending import dollars
 from perdure.cli.times import iso, local
 from perdure.config.location import shown
 from perdure.session.caching import CachedRequest, CacheReport
@@ -119,17 +120,15 @@ def _sums(report: CacheReport) -> Iterator[str | Words]:
 def _saved(report: CacheReport) -> str:
     unknown = ", ".join(report.unpriced)
     if not unknown:
-        return _dollars(report.saved)
-    known = f"{_dollars(report.saved)}, beside that of " if report.saved else "saved: "
+        return _saving(report.saved)
+    known = f"{_saving(report.saved)}, beside that of " if report.saved else "saved: "
     return f"{known}{unknown}: price unknown"
 
 
-def _dollars(amount: float) -> str:
-    """Return money with as many digits as a small amount needs."""
-    digits = 2 if abs(amount) >= 1 else 4
+def _saving(amount: float) -> str:
     if amount < 0:
-        return f"the cache cost ${-amount:.{digits}f} more than it saved"
-    return f"the cache saved ${amount:.{digits}f}"
+        return f"the cache cost {dollars(-amount)} more than it saved"
+    return f"the cache saved {dollars(amount)}"
 
 
 def _share(part: int, whole: int) -> str:
