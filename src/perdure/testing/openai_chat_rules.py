@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.testing.openai_refusals import (
+    check_data_url,
     check_name,
     check_objects,
     check_tools,
@@ -18,7 +19,6 @@ from perdure.testing.openai_refusals import (
     too_long,
     wrong_type,
 )
-from perdure.testing.pictures import check_data_url
 from perdure.testing.templates import TEMPLATES, check_arguments
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
 

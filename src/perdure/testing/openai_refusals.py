@@ -9,10 +9,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from perdure.testing.pictures import decoded, kind_of
 from perdure.testing.script import Failure
 from perdure.testing.wire import ReceivedRequest, Rejection, Rules, is_array, is_object
 
 NAME = re.compile(r"[a-zA-Z0-9_-]+")
+TEXT_MODELS = re.compile(r"(o1-mini|o3-mini|gpt-3\.5-.*)")
+"""The models that take no pictures."""
+
+_DATA_URL = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
 
 _ERRORS = {
     400: ("invalid_request_error", "The request was invalid."),
@@ -117,6 +122,33 @@ def check_name(name: Any, at: str) -> None:
         )
     if len(name) > 64:
         raise too_long(at, 64, len(name))
+
+
+def check_data_url(url: Any, model: str, at: str) -> None:
+    """Refuse an address that holds no picture that is taken; others are not looked at."""
+    if TEXT_MODELS.fullmatch(model):
+        words = "Invalid content type. image_url is only supported by certain models."
+        raise rejection(words, at, "invalid_value")
+    if not isinstance(url, str):
+        raise wrong_type(at, "a string", url)
+    if url.startswith(("http://", "https://")):
+        return
+    found = _DATA_URL.fullmatch(url)
+    data = decoded(found[2]) if found else None
+    if data is None:
+        raise rejection(
+            f"Invalid '{at}'. Expected a base64-encoded data URL with an image MIME type (e.g. "
+            "'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got a value without one.",
+            at,
+            "invalid_value",
+        )
+    if not kind_of(data):
+        raise Rejection(
+            400,
+            "You uploaded an unsupported image. Please make sure your image has of one the "
+            "following formats: ['png', 'jpeg', 'gif', 'webp'].",
+            code="invalid_image_format",
+        )
 
 
 def rejection(message: str, param: str, code: str = "") -> Rejection:

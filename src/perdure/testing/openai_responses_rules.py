@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from perdure.testing.openai_refusals import (
+    check_data_url,
     check_name,
     check_objects,
     check_tools,
@@ -19,7 +20,6 @@ from perdure.testing.openai_refusals import (
     too_long,
     wrong_type,
 )
-from perdure.testing.pictures import check_data_url
 from perdure.testing.prefix import input_items
 from perdure.testing.signature import Bound, Conversation, conversation
 from perdure.testing.templates import TEMPLATES, check_arguments

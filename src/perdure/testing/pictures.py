@@ -1,16 +1,9 @@
-"""What providers refuse in a picture: read from the bytes here, by nobody who wrote them."""
+"""What a picture is: read from the bytes here, by nobody who wrote them."""
 
 from __future__ import annotations
 
 import binascii
-import re
 from typing import Any
-
-from perdure.testing.openai_refusals import rejection, wrong_type
-from perdure.testing.wire import Rejection
-
-TEXT_MODELS = re.compile(r"(o1-mini|o3-mini|gpt-3\.5-.*)")
-"""OpenAI's models that take no pictures."""
 
 _STARTS = {
     "image/png": (b"\x89PNG\r\n\x1a\n",),
@@ -18,7 +11,6 @@ _STARTS = {
     "image/gif": (b"GIF87a", b"GIF89a"),
     "image/webp": (b"RIFF",),
 }
-_DATA_URL = re.compile(r"data:(image/[a-z]+);base64,([A-Za-z0-9+/]+={0,2})")
 
 
 def decoded(text: Any) -> bytes | None:
@@ -42,35 +34,3 @@ def pixels(data: bytes) -> tuple[int, int]:
     if data.startswith(b"GIF"):
         return int.from_bytes(data[6:8], "little"), int.from_bytes(data[8:10], "little")
     return 0, 0
-
-
-def check_data_url(url: Any, model: str, at: str) -> None:
-    """Refuse an address that holds no picture which OpenAI takes; others are not looked at."""
-    if TEXT_MODELS.fullmatch(model):
-        words = "Invalid content type. image_url is only supported by certain models."
-        raise rejection(words, at, "invalid_value")
-    if not isinstance(url, str):
-        raise wrong_type(at, "a string", url)
-    if url.startswith(("http://", "https://")):
-        return
-    found = _DATA_URL.fullmatch(url)
-    data = decoded(found[2]) if found else None
-    if data is None:
-        raise rejection(
-            f"Invalid '{at}'. Expected a base64-encoded data URL with an image MIME type (e.g. "
-            "'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got a value without one.",
-            at,
-            "invalid_value",
-        )
-    if not kind_of(data):
-        raise unsupported()
-
-
-def unsupported() -> Rejection:
-    """Return the refusal of bytes that are no picture."""
-    return Rejection(
-        400,
-        "You uploaded an unsupported image. Please make sure your image has of one the following "
-        "formats: ['png', 'jpeg', 'gif', 'webp'].",
-        code="invalid_image_format",
-    )
