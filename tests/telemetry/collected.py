@@ -47,18 +47,21 @@ class Collected:
             for span in self.spans
         ]
 
-    def points(self, metric: str) -> list[HistogramDataPoint]:
-        """Return the data points of one metric."""
+    def metrics(self) -> dict[str, list[HistogramDataPoint]]:
+        """Return the data points of each metric."""
         data = self._reader.get_metrics_data()
-        return [
-            point
+        return {
+            metric.name: [
+                point for point in metric.data.data_points if isinstance(point, HistogramDataPoint)
+            ]
             for resource in (data.resource_metrics if data else ())
             for scope in resource.scope_metrics
-            for each in scope.metrics
-            if each.name == metric
-            for point in each.data.data_points
-            if isinstance(point, HistogramDataPoint)
-        ]
+            for metric in scope.metrics
+        }
+
+    def points(self, metric: str) -> list[HistogramDataPoint]:
+        """Return the data points of one metric."""
+        return self.metrics().get(metric, [])
 
     def everything(self) -> str:
         """Return every word of every span."""

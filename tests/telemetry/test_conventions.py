@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.util.genai.handler import (  # pyright: ignore[reportMissingTypeStubs] - it has annotations, but no marker
     TelemetryHandler,
 )
@@ -52,65 +46,45 @@ async def ours(root: Path) -> Collected:
     return seen
 
 
-class Helper:
-    """The same session, told through OpenTelemetry's helper."""
-
-    def __init__(self) -> None:
-        self._exporter, self._reader = InMemorySpanExporter(), InMemoryMetricReader()
-        tracers = TracerProvider(shutdown_on_exit=False)
-        tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
-        handler = TelemetryHandler(
-            tracer_provider=tracers,
-            meter_provider=MeterProvider([self._reader], shutdown_on_exit=False),
-        )
-        with handler.invoke_local_agent(request_model="model-1", agent_name="perdure") as agent:
-            agent.input_tokens, agent.output_tokens = 100, 20
-            with handler.inference(
-                "anthropic", request_model="model-1", server_address="127.0.0.1", server_port=80
-            ) as chat:
-                chat.input_tokens, chat.output_tokens, chat.thinking_tokens = 100, 20, 7
-                chat.cache_read_input_tokens, chat.cache_write_input_tokens = 60, 30
-                chat.max_tokens, chat.request_stream = 1000, True
-                chat.finish_reasons, chat.ttfc_seconds = ["stop"], 0.5
-            with handler.tool("effect", tool_type="function") as tool:
-                tool.tool_call_id = "call-1"
-
-    def spans(self) -> dict[str, Any]:
-        """Return kind and names of the attributes of each span, by its name."""
-        spans = self._exporter.get_finished_spans()
-        return {span.name: (span.kind, set(attributes(span))) for span in spans}
-
-    def boundaries(self) -> dict[str, tuple[float, ...]]:
-        """Return the bucket boundaries of each metric."""
-        data = self._reader.get_metrics_data()
-        return {
-            metric.name: tuple(point.explicit_bounds)
-            for resource in (data.resource_metrics if data else ())
-            for scope in resource.scope_metrics
-            for metric in scope.metrics
-            for point in metric.data.data_points
-            if isinstance(point, HistogramDataPoint)
-        }
+def helped() -> Collected:
+    """Return the same session, told through OpenTelemetry's helper."""
+    seen = Collected()
+    handler = TelemetryHandler(
+        tracer_provider=seen.telemetry.tracer_provider, meter_provider=seen.telemetry.meter_provider
+    )
+    with handler.invoke_local_agent(request_model="model-1", agent_name="perdure") as agent:
+        agent.input_tokens, agent.output_tokens = 100, 20
+        with handler.inference(
+            "anthropic", request_model="model-1", server_address="127.0.0.1", server_port=80
+        ) as chat:
+            chat.input_tokens, chat.output_tokens, chat.thinking_tokens = 100, 20, 7
+            chat.cache_read_input_tokens, chat.cache_write_input_tokens = 60, 30
+            chat.max_tokens, chat.request_stream = 1000, True
+            chat.finish_reasons, chat.ttfc_seconds = ["stop"], 0.5
+        with handler.tool("effect", tool_type="function") as tool:
+            tool.tool_call_id = "call-1"
+    return seen
 
 
 async def test_spans_have_the_names_kinds_and_attributes_of_the_conventions(
     tmp_path: Path,
 ) -> None:
-    seen, helper = await ours(tmp_path), Helper().spans()
+    seen, helper = await ours(tmp_path), {span.name: span for span in helped().spans}
     assert set(helper) == {AGENT, CHAT, "execute_tool effect"}
-    for name, (kind, expected) in helper.items():
-        span = seen.named(name)[-1]
+    for name, theirs in helper.items():
+        span, expected = seen.named(name)[-1], set(attributes(theirs))
         own = {each for each in attributes(span) if not each.startswith("perdure.")}
-        assert span.kind is kind
+        assert span.kind is theirs.kind
         assert own - expected <= FURTHER
         assert expected - own == set()
 
 
 async def test_metrics_have_the_boundaries_of_the_conventions(tmp_path: Path) -> None:
-    seen, helper = await ours(tmp_path), Helper().boundaries()
+    seen, helper = await ours(tmp_path), helped().metrics()
     for metric in METRICS:
         points = seen.points(metric)
         assert points
         if metric in helper:
-            assert tuple(points[0].explicit_bounds) == pytest.approx(helper[metric])
+            (theirs,) = {tuple(point.explicit_bounds) for point in helper[metric]}
+            assert tuple(points[0].explicit_bounds) == pytest.approx(theirs)
     assert set(helper) <= set(METRICS)

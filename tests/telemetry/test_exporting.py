@@ -20,7 +20,7 @@ from perdure.clock import SystemClock
 from perdure.telemetry import OFF, Telemetry, instrumented
 from perdure.telemetry.environment import Wanted, protocol, wanted
 from perdure.testing import isolated_environment, say
-from tests.cli.support import KEY, shell
+from tests.cli.support import KEY, Shell, shell
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -84,6 +84,19 @@ def collector(*, hangs: bool = False) -> Generator[Collector]:
             thread.join()
 
 
+def python(s: Shell, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program that ends as the command `perdure run Hello` does."""
+    return subprocess.run(
+        [sys.executable, "-c", f"{program}; from perdure.cli import main; main()", "run", "Hello"],
+        cwd=s.directory,
+        env=isolated_environment(s.directory) | {KEY: "scripted-key"} | environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
 def test_a_run_sends_spans_and_metrics_to_the_collector_that_the_environment_names(
     tmp_path: Path,
 ) -> None:
@@ -128,20 +141,9 @@ def test_a_collector_that_hangs_does_not_keep_a_run_from_ending(tmp_path: Path) 
 
 
 def test_a_missing_exporter_costs_one_warning_that_names_the_extra(tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.modules['opentelemetry.sdk'] = None; from perdure.cli import main; main()"
-    )
+    program = "import sys; sys.modules['opentelemetry.sdk'] = None"
     with shell(tmp_path, [say("Seen.")]) as s:
-        environment = isolated_environment(s.directory) | {KEY: "scripted-key"}
-        ended = subprocess.run(
-            [sys.executable, "-c", program, "run", "Hello"],
-            cwd=s.directory,
-            env=environment | {ENDPOINT: "http://127.0.0.1:9"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ended = python(s, program, OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     assert (ended.returncode, ended.stdout) == (0, "Seen.\n")
     assert ended.stderr.count("perdure[otel]") == 1
 
@@ -175,19 +177,10 @@ def test_an_exporter_that_nobody_installed_is_named(tmp_path: Path) -> None:
 def test_a_run_without_telemetry_imports_nothing_of_it(tmp_path: Path) -> None:
     program = (
         "import sys, atexit; "
-        "atexit.register(lambda: print(*[m for m in sys.modules if 'opentelemetry' in m])); "
-        "from perdure.cli import main; main()"
+        "atexit.register(lambda: print(*[m for m in sys.modules if 'opentelemetry' in m]))"
     )
     with shell(tmp_path, [say("Seen.")]) as s:
-        ended = subprocess.run(
-            [sys.executable, "-c", program, "run", "Hello"],
-            cwd=s.directory,
-            env=isolated_environment(s.directory) | {KEY: "scripted-key"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+        ended = python(s, program)
     assert (ended.returncode, ended.stdout.strip()) == (0, "Seen.")
 
 
