@@ -10,7 +10,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -131,9 +131,14 @@ def images_of(given: Iterable[Image | str | Path], directory: Path) -> tuple[Ima
     found: list[Image] = []
     for each in listed(given):
         found.append(_image_of(each, directory))
-        if sum(len(image.data) for image in found) > LARGEST_SUM:
-            raise ImageRefused(f"the images have more than {LARGEST_SUM} bytes; send fewer")
+        require_room(found)
     return tuple(found)
+
+
+def require_room(images: Sequence[Image]) -> None:
+    """Raise ImageRefused where images are too large together."""
+    if sum(len(image.data) for image in images) > LARGEST_SUM:
+        raise ImageRefused(f"the images have more than {LARGEST_SUM} bytes; send fewer")
 
 
 def _image_of(given: object, directory: Path) -> Image:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -13,7 +12,7 @@ from perdure.cli.arguments import unicode_text
 from perdure.cli.terminal import Warned
 from perdure.errors import ImageRefused, UsageError
 from perdure.history.content import Image
-from perdure.images import MOST, Named, images_of, named_in, read_image
+from perdure.images import MOST, Named, images_of, listed, named_in, read_image, require_room
 from perdure.session.attaching import refusal, require_kind
 from perdure.session.handle import Session
 
@@ -57,16 +56,18 @@ async def with_named(
     named = await anyio.to_thread.run_sync(named_in, text, Path(row.directory))
     if not images and not named:
         return ()
-    kinds, found = await session.image_kinds(), list(images)
+    kinds, found = await session.image_kinds(), tuple(images)
     if not kinds and (images or any(each.asked for each in named)):
         raise ImageRefused(refusal(row.model))
     for image in images:
         require_kind(image, kinds, row.model)
     for each in _few(named, terminal) if kinds else ():
         try:
-            image = await anyio.to_thread.run_sync(partial(read_image, each.path))
+            image = await anyio.to_thread.run_sync(read_image, each.path)
             require_kind(image, kinds, row.model)
-            found = [*await anyio.to_thread.run_sync(images_of, [*found, image], Path.cwd())]
+            more = listed((*found, image))
+            require_room(more)
+            found = more
         except ImageRefused as error:
             if each.asked:
                 raise
@@ -74,7 +75,7 @@ async def with_named(
     if not kinds:
         names = ", ".join(each.path.name for each in named)
         terminal.warn(f"{names}: only named, not sent; the model {row.model} takes no images")
-    return tuple(found)
+    return found
 
 
 def _few(named: Sequence[Named], terminal: Warned) -> Sequence[Named]:
