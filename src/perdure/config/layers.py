@@ -31,7 +31,6 @@ from perdure.history.content import Form
 
 Keys = tuple[str, ...]
 
-_PRICES = ("input", "output", "cache_read", "cache_write")
 _MODEL = table(
     {
         "context_window": values.count,
@@ -39,7 +38,7 @@ _MODEL = table(
         "system_messages": values.one_of(*get_args(Form)),
         "images": values.flag,
         "parameters": each(values.any_name, values.parameter),
-        "price": table(dict.fromkeys(_PRICES, values.dollars)),
+        "price": table(dict.fromkeys(Price.__struct_fields__, values.dollars)),
     }
 )
 _PROTOCOLS = get_args(ProtocolName)

@@ -81,7 +81,7 @@ def tariff_of(
     model: str,
     provider: ProviderConfig,
     when: datetime,
-    parameters: Mapping[str, Any] | None = None,
+    parameters: Mapping[str, Any] = {},
 ) -> Tariff | None:
     """Return what a provider's model cost at a moment; None where nobody knows.
 
@@ -94,7 +94,7 @@ def tariff_of(
     found = _find(model, provider.base_url)
     if found is None:
         return None
-    asked = {key: str((parameters or {})[key]) for key in _ASKED if key in (parameters or {})}
+    asked = {key: str(parameters[key]) for key in _ASKED if key in parameters}
     return _tariff(found.get_prices(when, asked))
 
 

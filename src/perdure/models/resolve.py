@@ -101,7 +101,7 @@ class Models:
         return not needed or self._key(config) is not None
 
     def tariff(
-        self, name: str, when: datetime, parameters: Mapping[str, Any] | None = None
+        self, name: str, when: datetime, parameters: Mapping[str, Any] = {}
     ) -> Tariff | None:
         """Return what `provider/model` cost at a moment; None where nobody knows. Needs no key."""
         provider, _, model = name.partition("/")
