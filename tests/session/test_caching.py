@@ -17,7 +17,7 @@ from perdure.history.content import Usage
 from perdure.session.caching import CachedRequest, CacheReport
 from perdure.testing import FakeClock, Reply, ScriptedProvider, calls, error, say
 from perdure.testing.provider import PROTOCOLS, ProtocolName
-from tests.session.support import Bench, ask, bench, log_of, one_provider_each
+from tests.session.support import Bench, ask, bench, log_of, of_type, one_provider_each
 from tests.session.test_epochs import flag
 
 pytestmark = pytest.mark.anyio
@@ -33,6 +33,12 @@ HIT = Usage(input=9000, output=5, cache_read=8960)
 
 async def begin(b: Bench, runtime: Runtime, **options: Any) -> Session:
     return await b.session(runtime, instructions=INSTRUCTIONS, **options)
+
+
+async def resumed(b: Bench, runtime: Runtime) -> Session:
+    """Return the session that an earlier runtime began, or begin it."""
+    rows = await runtime.sessions()
+    return await runtime.session(rows[0].id) if rows else await begin(b, runtime)
 
 
 async def served(
@@ -335,8 +341,7 @@ async def test_a_parameter_that_keys_the_cache_is_named(tmp_path: Path) -> None:
             settings = {"parameters": {"reasoning_effort": effort}}
             b.config["providers"]["scripted"]["models"]["model-1"] = settings
             async with b.runtime() as runtime:
-                rows = await runtime.sessions()
-                session = await runtime.session(rows[0].id) if rows else await begin(b, runtime)
+                session = await resumed(b, runtime)
                 await ask(session, effort)
                 report = await session.cache()
     assert report.requests[1].cause == "new prefix: the configuration changed reasoning_effort"
@@ -386,6 +391,24 @@ async def test_the_first_request_of_a_fork_is_served_from_the_prefix_it_was_copi
     assert_served(third)
     assert_served(fourth)
     assert len(whole.requests) == 2
+
+
+async def test_all_requests_of_a_session_and_of_its_forks_have_one_cache_key(
+    tmp_path: Path,
+) -> None:
+    script = [say(str(number)) for number in range(4)]
+    async with bench(tmp_path, script, "openai-responses") as b, b.runtime() as runtime:
+        b.prefix_may_break = "a switch and forks"
+        session = await b.session(runtime)
+        await ask(session, "one")
+        copy = await session.fork()
+        again = await copy.fork()
+        await ask(again, "two")
+        await session.switch_model("scripted/model-2")
+        await ask(session, "three")
+        await ask(copy, "four")
+        keys = {request.json["prompt_cache_key"] for request in b.provider.requests}
+    assert keys == {session.id}
 
 
 async def test_a_request_behind_a_revert_goes_on_from_the_one_it_goes_back_to(
@@ -447,30 +470,25 @@ async def test_a_session_through_all_protocols_is_judged_by_provider(tmp_path: P
 
 
 async def test_the_providers_own_reason_stands_beside_a_missed_cache(tmp_path: Path) -> None:
-    for script in ([say("one"), say("two")], [say("three"), say("four")]):
+    log: list[ev.Record] = []
+    for first, script in ((1, [say("one"), say("two")]), (3, [say("three"), say("four")])):
         # Another provider process knows nothing of what was sent before.
         async with bench(tmp_path, script, "anthropic") as b:
             b.config["providers"]["scripted"]["cache_diagnostics"] = True
             async with b.runtime() as runtime:
-                rows = await runtime.sessions()
-                session = await runtime.session(rows[0].id) if rows else await begin(b, runtime)
+                session = await resumed(b, runtime)
                 await ask(session, "go")
                 await ask(session, "go on")
-                report = await session.cache()
-                for number, request in enumerate(b.provider.requests, len(rows) * 2 + 1):
+                report, log = await session.cache(), await log_of(session)
+                for number, request in enumerate(b.provider.requests, first):
                     assert await session.request(number) == request.body
     (missed,) = report.missed
     assert missed.step == 3
     assert missed.reason == "previous_message_not_found"
     assert missed.cause == "missed the cache: previous_message_not_found"
-    answers = [r.data for r in await _records(tmp_path) if isinstance(r.data, ev.AssistantMessage)]
+    answers = of_type(log, ev.AssistantMessage)
+    assert len(answers) == 4
     assert all(answer.response.startswith("msg_") for answer in answers)
-
-
-async def _records(root: Path) -> list[ev.Record]:
-    async with Runtime.open(root / "sessions.db") as runtime:
-        (row,) = await runtime.sessions()
-        return await log_of(await runtime.session(row.id))
 
 
 async def test_what_the_cache_saved_is_counted_at_the_configured_price(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure import UNAVAILABLE, PerdureError, Runtime, Session, Source
+from perdure import PerdureError, Runtime, Session
 from perdure.history import events as ev
 from perdure.testing import FakeClock, Reply, call, calls, error, say, think
 from perdure.testing.provider import PROTOCOLS, ProtocolName
 from tests.session.support import Bench, ask, bench, log_of
-
-INSTRUCTIONS = "Mind what was said before. " * 1000
+from tests.session.test_caching import begin
+from tests.session.test_epochs import flag
 
 REPLIES = {
     "say": say("ok"),
@@ -40,19 +40,10 @@ class World:
 
     def __init__(self, b: Bench, clock: FakeClock) -> None:
         self.wanted: list[Reply] = []
-        self.flag: Any = "up"
+        self.flag: list[Any] = ["up"]
         self.sessions: list[str] = []
         self._b = b
         self._clock = clock
-
-    def source(self) -> Source[str]:
-        return Source(
-            key="demo/flag",
-            type=str,
-            load=lambda: self.flag,
-            baseline=lambda value: f"The flag is {value}.",
-            update=lambda _, value: f"The flag is now {value}.",
-        )
 
     async def do(self, runtime: Runtime, deed: str) -> None:
         session = await runtime.session(self.sessions[-1])
@@ -73,7 +64,7 @@ class World:
             (self._b.project / "side").mkdir(exist_ok=True)
             await session.move(self._b.project / "side")
         elif deed in {"tell", "block"}:
-            self.flag = UNAVAILABLE if deed == "block" else f"up {len(self.wanted)}"
+            self.flag[0] = None if deed == "block" else f"up {len(self.wanted)}"
         elif deed == "wait":
             self._clock.advance(1000)
 
@@ -99,10 +90,9 @@ async def play(root: Path, protocol: ProtocolName, deeds: Sequence[str]) -> None
         b.prefix_may_break = "anything may happen"
         worlds.append(world := World(b, clock))
         for life in _lives(deeds):
-            async with b.runtime(clock=clock, sources=[world.source()]) as runtime:
+            async with b.runtime(clock=clock, sources=[flag(world.flag)]) as runtime:
                 if not world.sessions:
-                    session = await b.session(runtime, instructions=INSTRUCTIONS)
-                    world.sessions.append(session.id)
+                    world.sessions.append((await begin(b, runtime)).id)
                 for deed in life:
                     await world.do(runtime, deed)
                 await _check(runtime, world.sessions)
