@@ -11,7 +11,7 @@ from perdure.cli.output import Output
 from perdure.cli.records import json_line
 from perdure.cli.terminal import Terminal
 from perdure.history import events as ev
-from perdure.history.content import Text, ToolCall
+from perdure.history.content import ToolCall, words_of
 from perdure.session.reading import AnyRecord
 from perdure.tools.permissions import question
 from perdure.tools.printable import shortened
@@ -145,7 +145,7 @@ class TextReporter:
             self._terminal.wait_for(again(event))
 
     def _answered(self, event: ev.AssistantMessage) -> None:
-        text = "".join(part.text for part in event.parts if isinstance(part, Text))
+        text = words_of(event.parts)
         if text.startswith(self._streamed):
             self._terminal.words(text.removeprefix(self._streamed))
         else:  # fragments were lost on the way: a slow terminal sees the whole answer again

@@ -76,6 +76,11 @@ Part = Text | Reasoning | ToolCall
 """One part of an assistant message, in the order in which the model produced it."""
 
 
+def words_of(parts: Iterable[Part]) -> str:
+    """Return what a message says to its reader: its text, without reasoning and calls."""
+    return "".join(part.text for part in parts if isinstance(part, Text))
+
+
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens as the provider counted them.
 

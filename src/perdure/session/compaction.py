@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from perdure.errors import ContextOverflow, EmptyAnswer, PerdureError, UsageError
-from perdure.history.content import Image, Text
+from perdure.history.content import Image, words_of
 from perdure.history.events import (
     CompactionFailed,
     CompactionFinished,
@@ -88,9 +88,10 @@ def _needs_room(state: SessionState, target: Target, waiting: Sequence[Pending])
     if not target.profile.images or not (new or _images(_since_answer(state.items))):
         return False
     limits = LIMITS[target.endpoint.protocol]
+    if not too_many([*_images(state.items), *new], limits):
+        return False
     tail = state.items[tail_start(state.items, target.profile.context_window) :]
-    whole = too_many([*_images(state.items), *new], limits)
-    return whole and not too_many([*_images(tail), *new], limits)
+    return not too_many([*_images(tail), *new], limits)
 
 
 def _images(items: Sequence[Item]) -> list[Image]:
@@ -235,7 +236,7 @@ def _since_answer(items: Sequence[Item]) -> Sequence[Item]:
 
 
 def _summary(state: SessionState, answer: Answer) -> str:
-    text = "".join(part.text for part in answer.parts if isinstance(part, Text)).strip()
+    text = words_of(answer.parts).strip()
     if not text or answer.stop == "length":
         what = "was cut off" if text else "is empty"
         raise EmptyAnswer(f"session {state.session}: the summary {what}; nothing was changed")

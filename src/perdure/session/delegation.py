@@ -18,7 +18,7 @@ from perdure.clock import derived_id
 from perdure.config.location import Location
 from perdure.errors import ConcurrencyError, PerdureError, PromptConflict, SessionNotFound
 from perdure.history import events as ev
-from perdure.history.content import StopReason, Text, ToolCall
+from perdure.history.content import StopReason, ToolCall, words_of
 from perdure.history.state import SessionState
 from perdure.session.changes import Changes
 from perdure.session.feed import Feed
@@ -197,7 +197,7 @@ class _Watch:
         """Take in the next record; show each tool call that begins."""
         match record.data:
             case ev.AssistantMessage(parts=parts, stop=stop):
-                self.answer = "".join(part.text for part in parts if isinstance(part, Text))
+                self.answer = words_of(parts)
                 self._calls = {part.id: part for part in parts if isinstance(part, ToolCall)}
                 self._stop = stop
             case ev.ToolStarted(call=call) if call in self._calls:

@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from perdure.config.location import shown
 from perdure.errors import EmptyAnswer, PerdureError, UsageError
-from perdure.history.content import Text, ToolCall
+from perdure.history.content import ToolCall, words_of
 from perdure.history.events import RequestShape, SessionRenamed
 from perdure.history.items import Frame, SummaryItem, UserItem
 from perdure.history.state import SessionState
@@ -163,7 +163,7 @@ def title_in(answer: Answer) -> str:
     """Return the title that an answer gives, empty where it gives none."""
     if answer.stop != "end" or any(isinstance(part, ToolCall) for part in answer.parts):
         return ""
-    return clean("".join(part.text for part in answer.parts if isinstance(part, Text)))
+    return clean(words_of(answer.parts))
 
 
 def clean(text: str) -> str:

@@ -12,7 +12,7 @@ from perdure.cli.chat.markdown import Blocks
 from perdure.cli.page import Block, Line, Markdown, Style, Words, line
 from perdure.cli.report import SUMMARY, again, broken_off, not_compacted, remark, stopped
 from perdure.history import events as ev
-from perdure.history.content import Reasoning, Text, ToolCall
+from perdure.history.content import Reasoning, ToolCall, words_of
 from perdure.session.reading import AnyRecord
 from perdure.tools.printable import printable, shortened
 
@@ -143,7 +143,7 @@ class ChatReporter:
             if isinstance(part, Reasoning) and not self._streamed and not self.live.thoughts:
                 self.live.think(part.text)
         self._fold_thoughts()
-        text = "".join(part.text for part in event.parts if isinstance(part, Text))
+        text = words_of(event.parts)
         streamed, shown = "".join(self._streamed), "".join(self._shown)
         if text.startswith(streamed):
             self._show(self.live.blocks.feed(text.removeprefix(streamed)))
