@@ -5,7 +5,8 @@ Streams are written by hand as each provider documents its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -33,7 +34,6 @@ from tests.models.streams import (
     message_start,
 )
 
-CHAT, RESPONSES, ANTHROPIC, GEMINI = PROTOCOLS[0], PROTOCOLS[1], PROTOCOLS[2], PROTOCOLS[3]
 LOOK = '{"path":"."}'
 
 
@@ -190,12 +190,13 @@ ANYWHERE: Mapping[str, Case] = {
         cut(say("One two three four."), after=2, clean=True),
         failed(BROKEN, "cut before the answer was whole"),
     ),
+    "no usage": (say("Hello", usage=None), Answered()),
     "an error inside the stream": (
         stream_error(say("One two three four."), after=2),
         failed(errors.ProviderOverloaded, "Overloaded;", "try again later"),
     ),
 }
-"""What may come from anywhere between here and the provider."""
+"""What may come in any protocol, from the provider or from anywhere before it."""
 
 
 OF_CHAT: Mapping[str, Case] = {
@@ -321,11 +322,7 @@ OF_RESPONSES: Mapping[str, Case] = {
     ),
     "calls side by side, their fragments mixed": (
         responses(
-            *(
-                each
-                for pair in zip(function_call("a"), function_call("b", index=1), strict=True)
-                for each in pair
-            )
+            *chain(*zip(function_call("a"), function_call("b", index=1), strict=True)),
         ),
         Answered("tool_calls", "", ("completed", "completed")),
     ),
@@ -417,14 +414,12 @@ OF_ANTHROPIC: Mapping[str, Case] = {
     ),
     "calls side by side, their fragments mixed": (
         messages(
-            *(
-                each
-                for pair in zip(
+            *chain(
+                *zip(
                     tool_use("a", '{"path"', ':"."}'),
                     tool_use("b", '{"path":"', '."}', index=1),
                     strict=True,
                 )
-                for each in pair
             ),
             stop="tool_use",
         ),
@@ -547,28 +542,22 @@ OF_GEMINI: Mapping[str, Case] = {
 }
 
 
-def of_every(name: str, make: Callable[[ProtocolName], Case]) -> list[Any]:
-    return [pytest.param(each, *make(each), id=f"{each}: {name}") for each in PROTOCOLS]
+OWN: Mapping[ProtocolName, Mapping[str, Case]] = {
+    "openai-chat": OF_CHAT,
+    "openai-responses": OF_RESPONSES,
+    "anthropic": OF_ANTHROPIC,
+    "gemini": OF_GEMINI,
+}
+
+
+def no_text(protocol: ProtocolName) -> Case:
+    garbled = HELLO[protocol].replace(b"Hel", b"H\xff").replace(b"H\xfflo", b"H\xff")
+    return raw(garbled), Answered(text="")
 
 
 CASES = [
-    *(one for name, case in ANYWHERE.items() for one in of_every(name, lambda _, case=case: case)),
-    *of_every("no usage", lambda protocol: (say("Hello", usage=None), Answered())),
-    *of_every(
-        "text that is no UTF-8",
-        lambda protocol: (
-            raw(HELLO[protocol].replace(b"Hel", b"H\xff").replace(b"H\xfflo", b"H\xff")),
-            Answered(text=""),
-        ),
-    ),
-    *(
-        pytest.param(protocol, *case, id=f"{protocol}: {name}")
-        for protocol, cases in (
-            (CHAT, OF_CHAT),
-            (RESPONSES, OF_RESPONSES),
-            (ANTHROPIC, OF_ANTHROPIC),
-            (GEMINI, OF_GEMINI),
-        )
-        for name, case in cases.items()
-    ),
+    pytest.param(protocol, *case, id=f"{protocol}: {name}")
+    for protocol in PROTOCOLS
+    for cases in (ANYWHERE, {"text that is no UTF-8": no_text(protocol)}, OWN[protocol])
+    for name, case in cases.items()
 ]
