@@ -16,6 +16,7 @@ from perdure import (
     UnknownProvider,
 )
 from perdure.history import events as ev
+from perdure.history.items import AssistantItem
 from perdure.testing import call, calls, hold, say
 from tests.session.support import ask, bench, log_of, of_type
 from tests.session.worker import EffectArguments
@@ -213,6 +214,32 @@ async def test_a_session_without_any_provider_is_refused(tmp_path: Path) -> None
         async with b.runtime() as runtime:
             with pytest.raises(NoProvider):
                 await b.session(runtime)
+
+
+async def test_the_model_of_a_new_session_can_be_asked_for_without_one(tmp_path: Path) -> None:
+    async with bench(tmp_path, []) as b, b.runtime() as runtime:
+        assert await runtime.choose_model(tmp_path) == "scripted/model-1"
+        assert await runtime.choose_model(tmp_path, "scripted/other") == "scripted/other"
+        assert await runtime.sessions() == []
+
+
+async def test_a_wake_answers_what_waits(tmp_path: Path) -> None:
+    async with bench(tmp_path, [say("Yes.")]) as b, b.runtime() as runtime:
+        session = await b.session(runtime)
+        await session.prompt("Are you there?", wake=False)
+        session.wake()
+        await session.wait()
+        assert isinstance((await session.messages())[-1], AssistantItem)
+
+
+async def test_a_wake_with_nothing_to_do_changes_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path, []) as b, b.runtime() as runtime:
+        session = await b.session(runtime)
+        before = await session.row()
+        session.wake()
+        await session.wait()
+        assert (await session.row()).last_seq == before.last_seq
+        assert b.provider.requests == []
 
 
 async def test_a_boundary_that_fails_leaves_the_prompt_pending(tmp_path: Path) -> None:
