@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio.to_thread
@@ -13,6 +14,7 @@ from perdure.cli.terminal import Warned
 from perdure.errors import ImageRefused, UsageError
 from perdure.history.content import Image
 from perdure.images import MOST, Named, images_of, listed, named_in, read_image, require_room
+from perdure.runtime import Runtime
 from perdure.session.attaching import refusal, require_kind
 from perdure.session.handle import Session
 
@@ -41,6 +43,19 @@ image_option = click.option(
 async def read_files(files: Sequence[Path]) -> tuple[Image, ...]:
     """Return the images of the option; ImageRefused where one cannot be taken."""
     return await anyio.to_thread.run_sync(images_of, files, Path.cwd())
+
+
+@asynccontextmanager
+async def unless_refused(
+    runtime: Runtime, session: Session, *, begun: bool
+) -> AsyncGenerator[None]:
+    """Delete a session that was `begun` for a prompt whose images are refused within."""
+    try:
+        yield
+    except ImageRefused:
+        if begun:
+            await runtime.delete_session(session.id)
+        raise
 
 
 async def with_named(

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from perdure.cli.listing import session_head
 from perdure.cli.page import Block, Style, Words, heading, line, table
 from perdure.cli.spending import dollars
 from perdure.cli.times import iso, local
@@ -49,8 +50,7 @@ def _request_data(request: CachedRequest) -> dict[str, Any]:
 
 def cache_page(report: CacheReport, title: str) -> Iterator[Block]:
     """Yield the page."""
-    yield line(Words(shown(title or "(no title)"), "strong"))
-    yield line(Words(shown(report.session), "dim"))
+    yield from session_head(title, report.session)
     if report.origin:
         yield line(f"What session {shown(report.origin)} sent before the fork is shown there.")
     if not report.requests:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from perdure.cli.listing import session_head
 from perdure.cli.page import Block, Style, Words, heading, line, paragraphs
 from perdure.cli.times import iso, local
 from perdure.config.location import shown
@@ -48,9 +49,7 @@ def context_page(view: ContextView, moment: str, *, history: bool) -> Iterator[B
 
     `moment` says what the session is doing, or of which moment this is.
     """
-    yield line(Words(shown(view.title or "(no title)"), "strong"))
-    facts = f"{view.session}  {view.model}  {view.directory}  {moment}"
-    yield line(Words(shown(facts), "dim"))
+    yield from session_head(view.title, view.session, view.model, view.directory, moment)
     yield from heading("Epochs")
     if not view.epochs:
         yield line("none yet: the first step begins one", indent=2)

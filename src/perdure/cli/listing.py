@@ -1,9 +1,11 @@
-"""Ids and families of sessions as listings show them."""
+"""Ids, heads and families of sessions as the commands show them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from perdure.cli.page import Block, Words, line
+from perdure.config.location import shown
 from perdure.runtime import Runtime
 from perdure.store.contract import SessionRow
 
@@ -36,6 +38,14 @@ def families(rows: Sequence[SessionRow]) -> list[tuple[SessionRow, bool]]:
         for row in rows
         if row.parent not in tops
         for pair in ((row, False), *((task, True) for task in tasks.get(row.id, ())))
+    ]
+
+
+def session_head(title: str, *facts: str) -> list[Block]:
+    """Return what a session is, above whatever is shown of it."""
+    return [
+        line(Words(shown(title or "(no title)"), "strong")),
+        line(Words(shown("  ".join(facts)), "dim")),
     ]
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from perdure.cli.arguments import prompt_text
 from perdure.cli.asking import Asker, can_ask
-from perdure.cli.attaching import image_option, read_files, with_named
+from perdure.cli.attaching import image_option, read_files, unless_refused, with_named
 from perdure.cli.choosing import Choice, choice_options, choose
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
@@ -20,7 +20,7 @@ from perdure.cli.output import Output
 from perdure.cli.report import Ending, JsonReporter, Reporter, TextReporter
 from perdure.cli.stopping import Stop
 from perdure.cli.terminal import Terminal, Warnings
-from perdure.errors import ImageRefused, PerdureError
+from perdure.errors import PerdureError
 from perdure.history.content import Image
 from perdure.history.events import InterruptAsked, PromptWithdrawn
 from perdure.runtime import Runtime
@@ -86,13 +86,9 @@ async def _begin(
     """Return the session and the images of its prompt; for refused ones, none is begun."""
     images = await read_files(sent.files)
     session = await choose(runtime, choice, sent.text, terminal)
-    try:
+    async with unless_refused(runtime, session, begun=not (choice.session or choice.again)):
         if sent.named or images:
             images = await with_named(session, sent.text if sent.named else "", images, terminal)
-    except ImageRefused:
-        if not (choice.session or choice.again):
-            await runtime.delete_session(session.id)
-        raise
     return session, images
 
 

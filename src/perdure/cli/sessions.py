@@ -13,10 +13,10 @@ import msgspec
 from perdure.cli.arguments import given_text, session_id, unicode_text
 from perdure.cli.asking import can_ask
 from perdure.cli.branches import fork, revert
-from perdure.cli.listing import families, shortened
+from perdure.cli.listing import families, session_head, shortened
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
-from perdure.cli.page import Block, Style, Words, heading, line, show, table
+from perdure.cli.page import Block, Style, Words, line, show, table
 from perdure.cli.spending import spending_words
 from perdure.cli.terminal import noted, waiting_for
 from perdure.cli.times import ago, iso
@@ -239,7 +239,8 @@ async def _show(prefix: str, system: bool, as_json: bool) -> None:
     else:
         costs = [line(Words(shown(spent), "dim"))] if spent else []
         family = _family(row, tasks)
-        show(out, [*session_head(row, standing), *costs, *family, *transcript_blocks(items)])
+        head = session_head(row.title, row.id, row.model, row.directory, standing_words(standing))
+        show(out, [*head, *costs, *family, *transcript_blocks(items)])
 
 
 def _family(row: SessionRow, tasks: Sequence[tuple[SessionRow, Standing]]) -> list[Block]:
@@ -252,12 +253,6 @@ def _family(row: SessionRow, tasks: Sequence[tuple[SessionRow, Standing]]) -> li
             for each, standing in tasks
         ),
     ]
-
-
-def session_head(row: SessionRow, standing: Standing) -> list[Block]:
-    """Return what a session is, above whatever is shown of it."""
-    facts = f"{row.id}  {row.model}  {row.directory}  {standing_words(standing)}"
-    return [*heading(shown(row.title or "(no title)"))[1:], line(Words(shown(facts), "dim"))]
 
 
 def standing_words(standing: Standing) -> str:

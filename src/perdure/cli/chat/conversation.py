@@ -11,16 +11,16 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from perdure.cli.asking import Sight
-from perdure.cli.attaching import with_named
+from perdure.cli.attaching import unless_refused, with_named
 from perdure.cli.chat.live import Live, Waiting
 from perdure.cli.chat.reporter import ChatReporter
 from perdure.cli.chat.screen import Screen
 from perdure.cli.choosing import Choice, choose
+from perdure.cli.listing import session_head
 from perdure.cli.models import surveyed
-from perdure.cli.page import Words, line
 from perdure.config.load import load
-from perdure.config.location import find_project, shown
-from perdure.errors import ImageRefused, PerdureError
+from perdure.config.location import find_project
+from perdure.errors import PerdureError
 from perdure.history import events as ev
 from perdure.history.standing import standing
 from perdure.runtime import Runtime
@@ -121,12 +121,8 @@ class Conversation:
     async def send(self, text: str, delivery: ev.Delivery) -> None:
         """Admit a prompt, in a new session where there is none yet; durable when it returns."""
         session = self.session or await choose(self.runtime, self._choice, text, self._screen)
-        try:
+        async with unless_refused(self.runtime, session, begun=self.session is None):
             images = await with_named(session, text, (), self._screen)
-        except ImageRefused:
-            if self.session is None:  # no session begins without a prompt
-                await self.runtime.delete_session(session.id)
-            raise
         if self.session is None:
             await self.open(session)
         await session.prompt(text, images=images, delivery=delivery)
@@ -169,15 +165,14 @@ class Conversation:
 
     def _show_last(self, records: Sequence[ev.Record]) -> None:
         """Show the last prompt and what came after it, below what the session is."""
-        assert self.row is not None  # noqa: S101 - looked at before
-        facts = f"{self.row.id}  {self.row.model}  {self.row.directory}"
-        title = Words(shown(self.row.title or "(no title)"), "strong")
-        self.reporter.put([line(title), line(Words(shown(facts), "dim"))])
+        row = self.row
+        assert row is not None  # noqa: S101 - looked at before
+        self.reporter.put(session_head(row.title, row.id, row.model, row.directory))
         begin = _last_prompt(records)
         earlier = sum(isinstance(each.data, ev.PromptPromoted) for each in records[:begin])
         if earlier:
             words = "1 earlier prompt" if earlier == 1 else f"{earlier} earlier prompts"
-            self.reporter.note(f"{words}; `perdure sessions show {self.row.id}` prints everything")
+            self.reporter.note(f"{words}; `perdure sessions show {row.id}` prints everything")
         for each in records[:begin]:
             if isinstance(each.data, ev.PromptAdmitted):
                 self.reporter.show(each)
