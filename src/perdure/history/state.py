@@ -30,6 +30,9 @@ from perdure.history.items import (
 MOVED = "session moved"
 """The reason of an epoch that a move made due."""
 
+COMPACTED = "history compacted"
+"""The reason of an epoch that a summary made due."""
+
 
 class Pending(msgspec.Struct, frozen=True):
     """A Prompt in the inbox."""
@@ -365,7 +368,7 @@ def _compacted(state: SessionState, event: ev.CompactionFinished) -> None:
     summary = SummaryItem(state.last_seq, event.summary)
     tail = [_without_home(item) for item in state.items[cut:]]
     state.keep_items([summary, *told, *tail])
-    state.due = (*state.due, "history compacted")
+    state.due = (*state.due, COMPACTED)
     state.usage = None
 
 

@@ -19,6 +19,12 @@ from perdure.history.events import EpochStarted, Event, SystemMessage
 from perdure.history.items import images_in
 from perdure.history.state import MOVED, SessionState
 
+MODEL_SWITCHED = "model switched"
+"""The reason of an epoch that another model begins."""
+
+TOOLS_CHANGED = "tools changed"
+"""The reason of an epoch for which the model is told of other tools."""
+
 IMAGES_CHANGED = "image input changed"
 """The reason of an epoch for which pictures that it holds go out in another way."""
 
@@ -43,9 +49,9 @@ def replacement_due(
     reasons = [reason for reason in state.due if on_move == "epoch" or reason != MOVED]
     # The last step's model counts too: an epoch whose replacement was blocked has had several.
     if epoch.model != model or (state.last_step and state.last_step.model != model):
-        reasons.append("model switched")
+        reasons.append(MODEL_SWITCHED)
     if epoch.tools != tuple(tools):
-        reasons.append("tools changed")
+        reasons.append(TOOLS_CHANGED)
     if images is not None and _pictures_change(state, images):
         reasons.append(IMAGES_CHANGED)
     return tuple(dict.fromkeys(reasons))

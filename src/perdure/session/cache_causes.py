@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.history.events import StepStarted
-from perdure.history.state import MOVED
+from perdure.history.state import COMPACTED, MOVED
 from perdure.models.caches import MINUTE, CacheFacts
 from perdure.models.lowering import HEAD_CHANGED, HISTORY_CHANGED, WRAPPED_LATER
-from perdure.session.admission import IMAGES_CHANGED
+from perdure.session.admission import IMAGES_CHANGED, MODEL_SWITCHED, TOOLS_CHANGED
 
 SUMMARY = "asked for a summary of the history"
 SHORTENED = "asked for a summary of the beginning alone, since the whole history was too long"
@@ -18,9 +18,9 @@ _SUMMARIZED = "a summary took the place of the older history"
 _IMAGES = "whether the model takes images was changed"
 _NO_REASON = "no reason given"
 _REASONS = {
-    "history compacted": _SUMMARIZED,
-    "model switched": "the model was switched",
-    "tools changed": "the set of tools changed",
+    COMPACTED: _SUMMARIZED,
+    MODEL_SWITCHED: "the model was switched",
+    TOOLS_CHANGED: "the set of tools changed",
     MOVED: "the session moved to another directory",
     IMAGES_CHANGED: _IMAGES,
 }
