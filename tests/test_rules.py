@@ -29,7 +29,7 @@ TOLD = {
     11: "explicit-replacement",
     12: "same-bytes",
     13: "first-epoch",
-    14: "switch-ends-epoch move-ends-epoch tools-end-epoch",
+    14: "switch-ends-epoch move-ends-epoch tools-end-epoch image-input-ends-epoch",
     15: "all-that-is-due waits-and-is-done-once",
     16: "folded-in told-stays-told",
     17: "snapshot-with-message any-earlier-point missed-nothing",
@@ -44,7 +44,7 @@ TOLD = {
 }
 SOURCES = "convention opening environment date skills entries"
 WORK = {
-    1: "durable-prompts same-id",
+    1: "durable-prompts same-id images",
     2: "delivery withdrawal redelivery",
     3: "failed-boundary",
     4: "durable-before-effect side-by-side tasks result-at-once",
