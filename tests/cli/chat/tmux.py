@@ -73,6 +73,11 @@ class Tmux:
         self.type(text)
         self.press("Enter")
 
+    def begin(self, answer: str = "Hello.") -> None:
+        """Send a first prompt and wait until it has been answered."""
+        self.send("Hi.")
+        self.until("> Hi.", answer, "/help")
+
     def paste(self, text: str) -> None:
         """Paste text as a terminal does."""
         self.do("load-buffer", "-", data=text)
@@ -80,7 +85,7 @@ class Tmux:
 
     def resize(self, columns: int, rows: int) -> None:
         """Make the window another size."""
-        self.do("resize-window", "-x", "160", "-y", str(rows))
+        self.do("resize-window", "-x", str(columns), "-y", str(rows))
 
     def vanish(self) -> None:
         """Close the terminal, whatever runs in it."""
@@ -107,18 +112,18 @@ def in_tmux(
     s: Shell,
     arguments: Sequence[str] = (),
     *,
-    columns: int = 90,
+    columns: int = 160,
     rows: int = 30,
     ready: str = READY,
 ) -> Generator[Tmux]:
     """Run `perdure chat` in a window; wait until it can be typed in."""
     socket = home_of(s.directory) / f"tmux-{secrets.token_hex(2)}"
-    env = {k: v for k, v in isolated_environment(s.directory).items() if k != "NO_COLOR"}
+    left_out = {"NO_COLOR", "TMUX", "COLUMNS", "LINES"}
+    env = {k: v for k, v in isolated_environment(s.directory).items() if k not in left_out}
     env |= {KEY: "scripted-key", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    env = {k: v for k, v in env.items() if k not in {"TMUX", "COLUMNS", "LINES"}}
     chat = shlex.join([sys.executable, "-m", "perdure", "chat", *arguments])
     window = Tmux(socket, env)
-    size = ["-x", "160", "-y", str(rows)]
+    size = ["-x", str(columns), "-y", str(rows)]
     then = 'echo "left with $?"; stty -a | grep -o " -\\?icanon"; exec cat'
     command = f"{chat}; {then}"
     settings = socket.with_suffix(".conf")
