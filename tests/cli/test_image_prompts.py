@@ -18,10 +18,6 @@ from tests.pictures import png
 SHOT, OTHER = png(30, 20), png(7, 5)
 
 
-def base64(data: bytes) -> bytes:
-    return b64encode(data)
-
-
 @contextmanager
 def looking(tmp_path: Path, *, images: bool) -> Generator[Shell]:
     """Open a directory with two images, and a model that takes them or not."""
@@ -33,7 +29,7 @@ def looking(tmp_path: Path, *, images: bool) -> Generator[Shell]:
 
 
 def pictures(request: ReceivedRequest) -> list[bytes]:
-    return [each for each in (SHOT, OTHER) if base64(each) in request.body]
+    return [each for each in (SHOT, OTHER) if b64encode(each) in request.body]
 
 
 @pytest.mark.parametrize("prompt", ["Look at @shot.png.", "What is wrong in shot.png?"])
@@ -151,8 +147,8 @@ def test_an_image_waits_in_the_inbox_and_is_shown_as_one_line(tmp_path: Path, he
         assert pictures(s.provider.requests[-1]) == [SHOT]
         shown = here("sessions", "show", session).out
         assert "shot.png: PNG image, 30 x 20 pixels, 1 KiB" in shown
-        assert base64(SHOT).decode() not in shown
+        assert b64encode(SHOT).decode() not in shown
         events = [json.loads(line) for line in here("events", session).out.splitlines()]
     (admitted,) = [each for each in events if each["data"].get("images")]
     assert admitted["type"] == "prompt.admitted"
-    assert admitted["data"]["images"][0]["data"] == base64(SHOT).decode()
+    assert admitted["data"]["images"][0]["data"] == b64encode(SHOT).decode()

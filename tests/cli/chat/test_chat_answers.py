@@ -103,8 +103,7 @@ def test_expand_shows_the_complete_output_of_a_call(tmp_path: Path) -> None:
 
 def test_a_changed_fact_is_one_line(tmp_path: Path) -> None:
     with shell(tmp_path, [say("One."), say("Two.")]) as s, in_tmux(s) as window:
-        window.send("Hi.")
-        window.until("One.")
+        window.begin("One.")
         (s.directory / "AGENTS.md").write_text("Use tabs.")
         window.send("Again.")
         seen = window.until("told the model what changed: ", "/context shows", "Two.")
@@ -130,8 +129,7 @@ def test_a_failing_provider_costs_one_line_and_the_chat_goes_on(tmp_path: Path) 
 
 def test_what_keeps_a_step_from_starting_is_said(tmp_path: Path) -> None:
     with shell(tmp_path, [say("One.")]) as s, in_tmux(s) as window:
-        window.send("Hi.")
-        window.until("One.")
+        window.begin("One.")
         (s.directory / "perdure.toml").write_text("modell = 1\n")
         window.send("Again.")
         window.until("perdure.toml", "modell")
@@ -158,8 +156,7 @@ def test_another_size_of_the_terminal_breaks_nothing(tmp_path: Path) -> None:
 
 def test_what_the_other_terminal_says_appears_too(tmp_path: Path) -> None:
     with shell(tmp_path, [say("One."), say("Two.")]) as s, in_tmux(s) as window:
-        window.send("Hi.")
-        window.until("One.")
+        window.begin("One.")
         assert s.run("run", "-c", "From elsewhere.").code == 0
         window.until("> From elsewhere.", "Two.")
 
@@ -168,8 +165,7 @@ def test_two_chats_in_one_session_see_each_other(tmp_path: Path) -> None:
     gate = threading.Event()
     script = [say("One."), hold(gate, call("list", {"path": "."})), say("Two.")]
     with shell(tmp_path, script) as s, in_tmux(s) as window:
-        window.send("Hi.")
-        window.until("One.")
+        window.begin("One.")
         with in_tmux(s, ["-c"]) as other:
             other.until("> Hi.", "One.")
             other.send("From the other.")

@@ -6,13 +6,8 @@ import threading
 from pathlib import Path
 
 from perdure.testing import hold, say
-from tests.cli.chat.tmux import Tmux, in_tmux
-from tests.cli.support import Shell, shell
-
-
-def begun(s: Shell, window: Tmux) -> None:
-    window.send("Hi.")
-    window.until("> Hi.", "Hello.", "/help")
+from tests.cli.chat.tmux import in_tmux
+from tests.cli.support import shell
 
 
 def test_help_lists_commands_and_keys(tmp_path: Path) -> None:
@@ -33,7 +28,7 @@ def test_an_unknown_command_names_the_nearest_and_a_path_is_text(tmp_path: Path)
 def test_model_lists_and_switches_after_saying_the_price(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello."), say("I am another one.")]) as s, in_tmux(s) as window:
         s.prefix_may_break = "another model answers"
-        begun(s, window)
+        window.begin()
         window.send("/model")
         window.until("the model is scripted/model-1; /model NAME switches")
         window.send("/model scripted/other")
@@ -55,7 +50,7 @@ def test_the_model_can_be_chosen_before_the_first_prompt(tmp_path: Path) -> None
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
         window.send("/model scripted/other")
         window.until("the session will use scripted/other")
-        begun(s, window)
+        window.begin()
         assert s.row().model == "scripted/other"
 
 
@@ -63,7 +58,7 @@ def test_compact_says_its_price_and_puts_a_summary_in_the_place_of_the_history(
     tmp_path: Path,
 ) -> None:
     with shell(tmp_path, [say("Hello."), say("A summary.")]) as s, in_tmux(s) as window:
-        begun(s, window)
+        window.begin()
         window.send("/compact")
         window.until("tokens anew", "Compact the history?")
         window.send("y")
@@ -73,7 +68,7 @@ def test_compact_says_its_price_and_puts_a_summary_in_the_place_of_the_history(
 def test_move_lets_the_session_work_elsewhere(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
         (s.directory / "sub").mkdir()
-        begun(s, window)
+        window.begin()
         window.send("/move nowhere")
         window.until("/nowhere is no directory")
         window.send("/move sub")
@@ -85,7 +80,7 @@ def test_move_lets_the_session_work_elsewhere(tmp_path: Path) -> None:
 
 def test_fork_goes_on_in_a_copy_and_says_how_to_return(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello."), say("In the copy.")]) as s, in_tmux(s) as window:
-        begun(s, window)
+        window.begin()
         origin = s.the_session()
         window.send("/fork")
         window.until("this is a copy", f"perdure chat -s {origin}")
@@ -97,7 +92,7 @@ def test_fork_goes_on_in_a_copy_and_says_how_to_return(tmp_path: Path) -> None:
 def test_undo_goes_back_and_gives_the_text_back(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello."), say("Wrong."), say("Right.")]) as s, in_tmux(s) as window:
         s.prefix_may_break = "a prompt was taken back"
-        begun(s, window)
+        window.begin()
         window.send("Do it.")
         window.until("Wrong.", "/help")
         window.send("/undo")
@@ -109,14 +104,14 @@ def test_undo_goes_back_and_gives_the_text_back(tmp_path: Path) -> None:
 
 def test_cost_shows_tokens_by_model(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
-        begun(s, window)
+        window.begin()
         window.send("/cost")
         window.until("steps: scripted/model-1", "1 request", "no price known")
 
 
 def test_context_shows_what_was_told_and_what_comes_next(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s, rows=40) as window:
-        begun(s, window)
+        window.begin()
         (s.directory / "AGENTS.md").write_text("Use tabs.")
         window.send("/context")
         window.until("Epoch", "environment", "not told yet", "Next step", "Use tabs.")
@@ -125,7 +120,7 @@ def test_context_shows_what_was_told_and_what_comes_next(tmp_path: Path) -> None
 def test_rename_and_new(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello."), say("Anew.")]) as s, in_tmux(s) as window:
         s.prefix_may_break = "the second session begins anew"
-        begun(s, window)
+        window.begin()
         window.send("/rename A better name")
         window.until("the title is now 'A better name'", "scripted/model-1 · A better name")
         first = s.the_session()

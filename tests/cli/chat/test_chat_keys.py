@@ -103,8 +103,7 @@ def test_ctrl_c_with_nothing_running_empties_the_line_and_then_names_ctrl_d(
 
 def test_ctrl_d_leaves_and_says_how_to_go_on(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
-        window.send("Hi.")
-        window.until("Hello.", "/help")
+        window.begin()
         window.press("C-d")
         assert window.left() == 0
         window.until(f"go on with: perdure chat -s {s.the_session()[:6]}", " icanon")
