@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from perdure import Session
+from perdure import Runtime, Session
 from perdure.history import events as ev
 from perdure.history.content import Reasoning, Text, Usage
 from perdure.history.state import SessionState
@@ -50,6 +50,15 @@ async def renamed(session: Session) -> ev.SessionRenamed:
             if isinstance(record.data, ev.SessionRenamed):
                 return record.data
     raise AssertionError("the events of a session do not end")
+
+
+async def titled(bench: Bench, runtime: Runtime, prompt: str = PROMPT) -> Session:
+    """Begin a session, and return it when it has both an answer and a title."""
+    session = await bench.session(runtime)
+    await session.prompt(prompt)
+    await renamed(session)
+    await session.wait()
+    return session
 
 
 async def asked(bench: Bench, count: int = 1) -> None:
@@ -350,10 +359,7 @@ async def test_a_title_goes_along_with_an_export(tmp_path: Path) -> None:
         bench(tmp_path, [say("It is old.")], titles=[say(TITLE)]) as b,
         b.runtime(titles=True) as runtime,
     ):
-        session = await b.session(runtime)
-        await session.prompt(PROMPT)
-        await renamed(session)
-        await session.wait()
+        session = await titled(b, runtime)
         log = await log_of(session)
         file = await session.export(tmp_path / "session.jsonl")
         await runtime.delete_session(session.id)
@@ -386,10 +392,7 @@ async def test_a_long_prompt_goes_out_in_part(tmp_path: Path) -> None:
         bench(tmp_path, [say("Long.")], titles=[say(TITLE)]) as b,
         b.runtime(titles=True) as runtime,
     ):
-        session = await b.session(runtime)
-        await session.prompt("word " * 10_000)
-        await renamed(session)
-        await session.wait()
+        await titled(b, runtime, "word " * 10_000)
         (request,) = b.provider.title_requests
         assert len(request.body) < 3_000
 
@@ -405,10 +408,7 @@ async def test_what_needs_tools_and_thinking_is_fitting_in_the_request(tmp_path:
             },
         }
         async with b.runtime(titles=True) as runtime:
-            session = await b.session(runtime)
-            await session.prompt(PROMPT)
-            await renamed(session)
-            await session.wait()
+            await titled(b, runtime)
         assert b.provider.refused == []
         body = b.provider.title_requests[0].json
         assert body["max_tokens"] == 10_000
@@ -422,10 +422,7 @@ async def test_the_cache_key_of_the_session_is_not_used(tmp_path: Path) -> None:
         bench(tmp_path, [say("It is old.")], "openai-responses", titles=[say(TITLE)]) as b,
         b.runtime(titles=True) as runtime,
     ):
-        session = await b.session(runtime)
-        await session.prompt(PROMPT)
-        await renamed(session)
-        await session.wait()
+        session = await titled(b, runtime)
         (step,), (title,) = b.provider.requests, b.provider.title_requests
         assert step.json["prompt_cache_key"] == session.id
         assert title.json["prompt_cache_key"] != session.id
