@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Literal
 
@@ -19,9 +19,6 @@ from perdure.models.types import ModelProfile
 
 Facts = Literal["configured", "table", "assumed"]
 """Who says how long a window is: the user, the table of well-known models, or nobody."""
-
-Look = Callable[[Sequence[Server]], Awaitable[Sequence[Found]]]
-"""Ask servers on this machine which models they have."""
 
 
 class Offer(msgspec.Struct, frozen=True):
@@ -47,9 +44,7 @@ class Provider(msgspec.Struct, frozen=True):
     offers: tuple[Offer, ...] = ()
 
 
-async def survey(
-    models: Models, when: datetime, also: str = "", look: Look = discover
-) -> list[Provider]:
+async def survey(models: Models, when: datetime, also: str = "") -> list[Provider]:
     """Return every provider with the models of it that are known, at the prices of `when`.
 
     `also` is a further model to tell of, as `provider/model`. Servers on this machine are asked
@@ -58,7 +53,7 @@ async def survey(
     asked = [
         Server(name, _root(each)) for name, each in models.providers.items() if _is_asked(each)
     ]
-    found = {each.name: each for each in await look(asked)}
+    found = {each.name: each for each in await discover(asked)}
     silent = {each.name for each in asked} - found.keys()
 
     def each() -> list[Provider]:
