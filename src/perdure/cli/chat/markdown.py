@@ -27,9 +27,9 @@ class Blocks:
         finished: list[str] = []
         *whole, rest = text.split("\n")
         for piece in whole:
-            self._line.append(f"{piece}\n")
-            finished += self._end_before("".join(self._line))
-            finished += self._take("".join(self._line))
+            line = "".join([*self._line, piece, "\n"])
+            finished += self._end_before(line)
+            finished += self._take(line)
             self._line.clear()
         if rest:
             begun = not self._line
