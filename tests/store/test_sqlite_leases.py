@@ -249,7 +249,7 @@ def test_a_lease_that_was_rolled_back_is_not_renewed(path: Path, clock: SetClock
     database = Database(path, busy_timeout=1)
     database.create()
     connection = database.connect()
-    schema.prepare(connection, path, 0)
+    schema.prepare(connection, database, 0)
     connection.execute("INSERT INTO session (id, created, updated) VALUES ('s1', 0, 0)")
     holder = Holder(10.0, clock.monotonic)
     connection.execute("BEGIN IMMEDIATE")

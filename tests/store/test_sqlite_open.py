@@ -19,7 +19,7 @@ from perdure.errors import (
     StoreReadOnly,
     StoreTooNew,
 )
-from perdure.store import schema
+from perdure.store import database, schema
 from perdure.store.database import Connection
 from perdure.store.sqlite import SQLiteStore, open_sqlite
 from tests.store.store_support import CREATED, SetClock, raw, unprivileged_directory, worker
@@ -217,6 +217,22 @@ async def test_many_processes_can_create_the_same_file(path: Path) -> None:
     async with await open_sqlite(path, clock=SetClock()) as store:
         assert {row.id for row in await store.sessions()} == set("abc")
         assert await store.check() == []
+
+
+async def test_a_new_store_waits_for_another_that_is_being_made_in_the_same_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.touch()
+    with raw(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def finish(_seconds: float) -> None:
+            other.execute("COMMIT")
+
+        # SQLite waits for nobody in this place, so whoever is refused must come again.
+        monkeypatch.setattr(database.time, "sleep", finish)
+        await make(path)
+        assert not other.in_transaction
 
 
 def add_table(connection: Connection) -> None:

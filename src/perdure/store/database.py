@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -16,6 +17,9 @@ from perdure.errors import StoreError
 from perdure.store import faults
 
 _BESIDE = ("", "-wal", "-shm")
+
+_PAUSE = 0.005
+"""Seconds between two tries of what SQLite itself does not wait for."""
 
 Identity = tuple[tuple[int, int], ...]
 """Device and inode of the file and of the two that SQLite keeps beside it."""
@@ -81,6 +85,22 @@ class Database:
         connection.set_busy_timeout(int(self._busy_timeout * 1000))
         connection.wal_autocheckpoint(0)
         return cast("Connection", connection)
+
+    def turn_on_log(self, connection: Connection) -> bool:
+        """Have the file keep a write-ahead log; tell whether its file system can.
+
+        Waits for other processes as long as a statement does, then raises apsw.BusyError.
+        """
+        # SQLite reads before it takes the lock for the change, and who has read is refused at once
+        # where two begin in the same moment: one of them must give way for the other to go on.
+        deadline = time.monotonic() + self._busy_timeout
+        while True:
+            try:
+                return connection.pragma("journal_mode", "wal") == "wal"
+            except apsw.BusyError:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(_PAUSE)
 
     def identity(self) -> Identity | None:
         """Return which files the path leads to now; None where one is missing."""

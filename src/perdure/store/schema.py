@@ -8,7 +8,7 @@ from pathlib import Path
 from perdure.errors import StoreTooNew
 from perdure.history.events import EVENTS
 from perdure.store import faults
-from perdure.store.database import Connection
+from perdure.store.database import Connection, Database
 
 APPLICATION_ID = 0x50455244
 """Marks the file as a database of Perdure ("PERD")."""
@@ -99,18 +99,19 @@ MIGRATIONS: tuple[tuple[str, Callable[[Connection], None]], ...] = (
 """Every step of the schema, oldest first; each runs in a transaction of its own."""
 
 
-def prepare(connection: Connection, path: Path, now: int) -> None:
+def prepare(connection: Connection, database: Database, now: int) -> None:
     """Bring the database to this version's schema and make sure that it can be written.
 
     `now` goes into the ledger, in milliseconds since 1970. Several processes may do so at the same
     moment. Raises StoreTooNew for a database of a newer Perdure and StoreError for a foreign one,
     both before anything is changed.
     """
+    path = database.path
     _recognize(connection, path)
     if connection.readonly("main"):
         raise faults.read_only(path)
     connection.pragma("page_size", PAGE_SIZE)
-    if connection.pragma("journal_mode", "wal") != "wal":
+    if not database.turn_on_log(connection):
         raise faults.not_ours(path, "its file system cannot keep a write-ahead log")
     while not _advance(connection, path, now):
         pass

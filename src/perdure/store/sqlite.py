@@ -51,7 +51,7 @@ async def open_sqlite(
     await anyio.to_thread.run_sync(database.create)
     now = milliseconds(clock.now())
     holder = Holder(lease_seconds, clock.monotonic)
-    writer = Writer(database, lambda it: schema.prepare(it, database.path, now), holder)
+    writer = Writer(database, lambda it: schema.prepare(it, database, now), holder)
     await writer.start()
     return SQLiteStore(writer, Readers(database), holder, clock)
 
