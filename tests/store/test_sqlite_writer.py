@@ -51,7 +51,9 @@ class Commits:
 async def commits(path: Path) -> AsyncGenerator[Commits]:
     database = Database(path, busy_timeout=1)
     database.create()
-    writer = Writer(database, lambda it: prepare(it, database, 0), Holder(10.0, SetClock().monotonic))
+    writer = Writer(
+        database, lambda it: prepare(it, database, 0), Holder(10.0, SetClock().monotonic)
+    )
     await writer.start()
     await writer.run(lambda it: it.execute("CREATE TABLE t (x)"))
     yield Commits(writer)
