@@ -126,6 +126,21 @@ def test_an_entry_set_on_the_command_line_is_told(tmp_path: Path, here: Here) ->
         assert b"1.4" in s.provider.requests[1].body
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("bla",), "'bla' is no change; the only one is `set KEY JSON`"),
+        (("set", "release"), "`set` takes a KEY and one JSON value"),
+        (("set", "release", "1", "2"), "`set` takes a KEY and one JSON value"),
+        (("set", "release", "1", "--history"), "`set KEY JSON` takes no options"),
+    ],
+)
+def test_what_is_no_change_of_the_context_is_refused_for_what_it_is(
+    here: Here, arguments: tuple[str, ...], words: str
+) -> None:
+    assert words in one_line(here("context", "7k2m9q", *arguments), 2)
+
+
 def test_a_session_moves_switches_and_is_compacted(tmp_path: Path, here: Here) -> None:
     other = tmp_path / "other"
     other.mkdir()

@@ -17,7 +17,7 @@ from perdure.cli.page import show
 from perdure.cli.sessions import standing_words
 from perdure.cli.terminal import noted
 from perdure.errors import UsageError
-from perdure.tools.printable import shortened
+from perdure.tools.printable import printable, shortened
 
 _LONGEST = 100
 """Characters of a value that a line repeats."""
@@ -50,9 +50,19 @@ def context(
         case ("set", key, value) if at is None and not history and not as_json:
             anyio.run(_set, session, unicode_text(key, "key"), _json(value))
         case _:
-            raise UsageError(
-                "give `set KEY JSON` or options, not both; see `perdure context --help`"
-            )
+            raise UsageError(f"{_wrong(change)}; see `perdure context --help`")
+
+
+def _wrong(change: tuple[str, ...]) -> str:
+    """Say why what stands behind the id makes no sense."""
+    word, *others = change
+    if word != "set":
+        return (
+            f"{shortened(printable(word), _LONGEST)!r} is no change; the only one is `set KEY JSON`"
+        )
+    if len(others) != 2:
+        return "`set` takes a KEY and one JSON value; quote a value that has spaces"
+    return "`set KEY JSON` takes no options"
 
 
 def _json(text: str) -> Any:
