@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing import ReceivedRequest, say, write_config
+from perdure.testing import ReceivedRequest, call, say, write_config
 from tests.cli.conftest import Here
 from tests.cli.support import KEY, Shell, one_line, shell
 from tests.pictures import png
@@ -152,3 +152,13 @@ def test_an_image_waits_in_the_inbox_and_is_shown_as_one_line(tmp_path: Path, he
     (admitted,) = [each for each in events if each["data"].get("images")]
     assert admitted["type"] == "prompt.admitted"
     assert admitted["data"]["images"][0]["data"] == b64encode(SHOT).decode()
+
+
+def test_an_image_that_a_tool_gave_is_shown_once(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [call("read", {"path": "shot.png"}), say("Seen.")]) as s:
+        write_config(s.directory, s.provider.config(api_key_env=KEY, images=True))
+        (s.directory / "shot.png").write_bytes(SHOT)
+        assert here("run", "Look at it.").code == 0
+        assert pictures(s.provider.requests[1]) == [SHOT]
+        shown = here("sessions", "show", s.the_session()).out
+        assert shown.count("shot.png: PNG image, 30 x 20 pixels, 1 KiB") == 1

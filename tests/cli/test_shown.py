@@ -11,15 +11,20 @@ from hypothesis import strategies as st
 
 from perdure.cli.listing import shortened
 from perdure.cli.output import Output, visible
-from perdure.cli.page import Markdown, Words, line, table
+from perdure.cli.page import Line, Markdown, Words, line, table
 from perdure.cli.page import show as show_page
 from perdure.cli.problems import masked
 from perdure.cli.records import json_line
 from perdure.cli.times import ago, iso
+from perdure.cli.transcript import transcript_blocks
 from perdure.history.events import LiveRecord, Note, Record, TextDelta
+from perdure.history.items import ResultItem
+from perdure.images import make_image
 from perdure.session.titles import first_words
+from tests.pictures import png
 
 HOUR = 3_600_000
+PICTURE = make_image(png(30, 20), "shot.png")
 ids = st.text("abc", min_size=8, max_size=12)
 
 
@@ -93,3 +98,10 @@ def test_a_page_in_a_pipe_is_plain_text_with_aligned_columns(
         )
         show_page(Output(stdout), [Markdown("# *as it is*\n\n[b]", indent=1)])
     assert capfd.readouterr().out == ("  x y\nH   I\na   long cell\nbb  c\n # *as it is*\n\n [b]\n")
+
+
+@pytest.mark.parametrize("output", ["Drawn.", f"Drawn: {PICTURE.described}"])
+def test_an_image_of_a_result_is_named_once_by_its_tool_or_below_it(output: str) -> None:
+    blocks = transcript_blocks([ResultItem(3, "1", "draw", output, "completed", (PICTURE,))])
+    page = "\n".join(w.text for each in blocks if isinstance(each, Line) for w in each.words)
+    assert page.count(PICTURE.described) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from perdure.cli.page import Block, Markdown, Words, line, paragraphs
-from perdure.history.content import Part, Reasoning, Text, ToolCall
+from perdure.history.content import Image, Part, Reasoning, Text, ToolCall
 from perdure.history.items import (
     AssistantItem,
     Item,
@@ -46,7 +46,7 @@ def _item(item: Item) -> list[Block]:
     match item:
         case UserItem():
             words = paragraphs(item.text, indent=2)
-            return [*_speaker("you", item), *words, *_images(item, 2)]
+            return [*_speaker("you", item), *words, *_images(images_in(item), 2)]
         case SystemItem():
             return [*_speaker("system", item), *paragraphs(item.text, "dim", indent=2)]
         case NoteItem():
@@ -60,11 +60,13 @@ def _item(item: Item) -> list[Block]:
             style = "dim" if item.outcome == "completed" else "bad"
             label = f"{item.name}: {item.outcome}"
             head = line(Words(label, style), _seq(item), indent=4)
-            return [head, *paragraphs(item.output, "dim", indent=6), *_images(item, 6)]
+            # Most tools name their images in their output.
+            unnamed = [each for each in images_in(item) if each.described not in item.output]
+            return [head, *paragraphs(item.output, "dim", indent=6), *_images(unnamed, 6)]
 
 
-def _images(item: Item, indent: int) -> list[Block]:
-    return [line(Words(each.described, "dim"), indent=indent) for each in images_in(item)]
+def _images(images: Iterable[Image], indent: int) -> list[Block]:
+    return [line(Words(each.described, "dim"), indent=indent) for each in images]
 
 
 def _speaker(name: str, item: Item) -> list[Block]:
