@@ -36,6 +36,21 @@ def test_a_yes_lets_the_tool_run(tmp_path: Path) -> None:
     assert "Written." in terminal.seen
 
 
+def test_tabs_reach_to_their_stops_in_questions_and_results(tmp_path: Path) -> None:
+    tabs = call("write", {"path": "a.txt", "content": "one\ttwo\n"})
+    show = call("shell", {"command": "cat a.txt"})
+    script = [tabs, show, say("Shown.")]
+    with shell(tmp_path, script) as s, typed(s, "run", "Write it.") as terminal:
+        terminal.until("  + one   two")
+        terminal.until(QUESTION)
+        terminal.type("y\n")
+        terminal.until(QUESTION)
+        terminal.type("y\n")
+        terminal.until("  one     two")
+        assert terminal.end() == 0
+    assert "\\t" not in terminal.seen
+
+
 def test_always_lets_the_same_call_run_without_a_question(tmp_path: Path, here: Here) -> None:
     script = [WRITE, say("Written."), WRITE, say("Once more.")]
     with shell(tmp_path, script) as s, typed(s, "run", "Write it.") as terminal:

@@ -14,7 +14,7 @@ from perdure.history import events as ev
 from perdure.history.content import ToolCall, words_of
 from perdure.session.reading import AnyRecord
 from perdure.tools.permissions import question
-from perdure.tools.printable import shortened
+from perdure.tools.printable import legible, shortened
 
 _WIDTH = 160
 """Characters of a call or of a line of its result that are shown."""
@@ -165,7 +165,7 @@ class TextReporter:
     def _tool_progress(self, event: ev.ToolProgress) -> None:
         lines = event.text.splitlines()
         if lines:
-            self._terminal.progress(lines[-1])
+            self._terminal.progress(legible(lines[-1]))
 
     def _tool_settled(self, event: ev.ToolSettled) -> None:
         # Calls run side by side: a result stands below its own call, or that is named again.
@@ -185,7 +185,7 @@ class TextReporter:
 
 def _excerpt(output: str) -> list[str]:
     """Return the beginning and the end of a result, where exit codes stand."""
-    lines = [shortened(each, _WIDTH) for each in output.strip().splitlines()]
+    lines = [shortened(legible(each), _WIDTH) for each in output.strip().splitlines()]
     if len(lines) <= _HEAD + 2:
         return lines or ["no output"]
     return [*lines[:_HEAD], f"... {len(lines) - _HEAD - 1} lines ...", lines[-1]]

@@ -13,7 +13,7 @@ from typing import Protocol
 import anyio
 
 from perdure.cli.output import Output
-from perdure.tools.printable import printable
+from perdure.tools.printable import legible, printable
 
 _CLEAR_LINE = "\r\x1b[2K"
 _REDRAW = 0.5
@@ -97,7 +97,7 @@ class Terminal:
         """Put a question on the screen; whoever opens the context reads the answer within it."""
         self.wait_for("")
         for each in lines:
-            self._write(f"  {printable(each)}")
+            self._write(f"  {legible(each)}")
         self._end_line_on_screen()
         self._err.write_raw(f"{self._styled(printable(text), _BOLD)} ")
         try:

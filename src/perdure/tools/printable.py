@@ -14,6 +14,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
+def legible(text: str) -> str:
+    """Return a line that a person reads: tabs reach to their stops, all else as in `printable`."""
+    return printable(text.expandtabs())
+
+
 def storable(text: str) -> str:
     """Return the text without NUL and lone surrogates, which stores and providers refuse."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()

@@ -122,6 +122,7 @@ def test_a_call_is_named_by_what_it_is_about(name: str, arguments: str, about: s
     [
         ("completed", "out\nexit code 0", (True, "out")),
         ("completed", "exit code 0", (True, "no output")),
+        ("completed", "a\tb\x1b\nexit code 0", (True, "a       b\\x1b")),
         ("completed", "a\nb\nexit code 2", (False, "exit code 2")),
         ("failed", "not run: no.", (False, "not run: no.")),
         ("declined", "not run", (False, "declined")),

@@ -10,7 +10,7 @@ from perdure.cli.page import Line, Words, line
 from perdure.history.content import ToolCall
 from perdure.history.events import ToolSettled
 from perdure.tools.permissions import question
-from perdure.tools.printable import printable, shortened
+from perdure.tools.printable import legible, printable, shortened
 
 _SUBJECT = 80
 _RESULT = 80
@@ -88,4 +88,4 @@ def _few_words(output: str) -> str:
         return "no output"
     if len(lines) > 1:
         return f"{len(lines)} lines"
-    return shortened(printable(lines[0].strip()), _RESULT)
+    return shortened(legible(lines[0].strip()), _RESULT)

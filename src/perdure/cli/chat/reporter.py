@@ -14,7 +14,7 @@ from perdure.cli.report import SUMMARY, again, broken_off, not_compacted, remark
 from perdure.history import events as ev
 from perdure.history.content import Reasoning, ToolCall, words_of
 from perdure.session.reading import AnyRecord
-from perdure.tools.printable import printable, shortened
+from perdure.tools.printable import legible, printable, shortened
 
 _THOUGHT = 160
 """Characters of reasoning that stay on the screen."""
@@ -183,7 +183,7 @@ class ChatReporter:
     def _tool_progress(self, event: ev.ToolProgress) -> None:
         running, lines = self.live.running.get(event.call), event.text.splitlines()
         if running and lines:
-            running.progress = printable(lines[-1])
+            running.progress = legible(lines[-1])
 
     def _tool_settled(self, event: ev.ToolSettled) -> None:
         self.live.running.pop(event.call, None)
