@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
+from perdure.cli.chat.actions import COMMANDS
 from perdure.testing import hold, say
 from tests.cli.chat.tmux import in_tmux
 from tests.cli.support import shell
@@ -115,6 +118,23 @@ def test_context_shows_what_was_told_and_what_comes_next(tmp_path: Path) -> None
         (s.directory / "AGENTS.md").write_text("Use tabs.")
         window.send("/context")
         window.until("Epoch", "environment", "not told yet", "Next step", "Use tabs.")
+
+
+def test_a_command_with_too_many_words_shows_how_it_is_used(tmp_path: Path) -> None:
+    with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
+        window.send("/model scripted/other please")
+        window.until("/model takes no more than that: /model [PROVIDER/MODEL]")
+        window.send("/quit now")
+        window.until("/quit stands alone")
+        window.begin()
+        assert s.row().model == "scripted/model-1"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_only_text_titles_and_directories_have_any_number_of_words(name: str) -> None:
+    usage = COMMANDS[name].usage
+    assert COMMANDS[name].takes(usage)
+    assert COMMANDS[name].takes(f"{usage} more") == (usage in {"TEXT", "TITLE", "DIR"})
 
 
 def test_rename_and_new(tmp_path: Path) -> None:

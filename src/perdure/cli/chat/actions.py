@@ -41,6 +41,7 @@ _LONGEST = 2_000_000
 class Help(msgspec.Struct, frozen=True):
     """A command: what does it, what stands behind its name, what it does in one line.
 
+    Each word of the `usage` stands for one that may be given; behind a `free` command, any text.
     `idle` commands are refused while the model works, `begun` ones before the first prompt.
     """
 
@@ -49,6 +50,11 @@ class Help(msgspec.Struct, frozen=True):
     help: str
     idle: bool = False
     begun: bool = True
+    free: bool = False
+
+    def takes(self, argument: str) -> bool:
+        """Say whether no more stands behind the name than the usage has words for."""
+        return self.free or len(argument.split()) <= len(self.usage.split())
 
 
 class Actions:
@@ -62,6 +68,9 @@ class Actions:
     async def start(self, command: Command, group: TaskGroup) -> None:
         """Run a command, or only begin one that takes long; UsageError where it makes no sense."""
         known = COMMANDS[command.name]
+        if not known.takes(command.argument):
+            more = f"takes no more than that: /{command.name} {known.usage}"
+            raise UsageError(f"/{command.name} {more if known.usage else 'stands alone'}")
         if known.action is Actions.leave:  # what runs is no reason to stay
             await self.leave(command.argument)
             return
@@ -71,8 +80,6 @@ class Actions:
             raise UsageError(f"/{command.name}: there is no session before the first prompt")
         if known.idle and self._conversation.busy:
             raise UsageError(f"/{command.name} has to wait: the model is at work; Ctrl-C stops it")
-        if command.argument and not known.usage:
-            raise UsageError(f"/{command.name} stands alone")
         self._running = command.name
         done = anyio.Event()
         group.start_soon(self._run, known.action, command.argument, done)
@@ -313,12 +320,14 @@ COMMANDS: Mapping[str, Help] = {
     "cost": Help(Actions.cost, "", "show tokens and dollars by model"),
     "expand": Help(Actions.expand, "[N]", "show the complete output of a call, or of the last"),
     "output": Help(Actions.expand, "[N]", "the same as /expand"),
-    "move": Help(Actions.move, "DIR", "let the session work in another directory"),
+    "move": Help(Actions.move, "DIR", "let the session work in another directory", free=True),
     "fork": Help(Actions.fork, "[MESSAGE]", "go on in a copy, up to a message", idle=True),
     "undo": Help(Actions.undo, "", "go back to before the last prompt", idle=True),
-    "queue": Help(Actions.queue, "TEXT", "send a prompt for when the work is done", begun=False),
+    "queue": Help(
+        Actions.queue, "TEXT", "send a prompt for when the work is done", begun=False, free=True
+    ),
     "inbox": Help(Actions.inbox, "[withdraw|steer|queue ID]", "show or change what waits"),
-    "rename": Help(Actions.rename, "TITLE", "give the session another title"),
+    "rename": Help(Actions.rename, "TITLE", "give the session another title", free=True),
     "new": Help(Actions.new, "", "begin a new session with the next prompt", idle=True),
     "quit": Help(Actions.leave, "", "leave; Ctrl-D does the same", begun=False),
 }
