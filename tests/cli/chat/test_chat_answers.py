@@ -6,6 +6,8 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from perdure.testing import call, cut, error, hold, say, think, write_config
 from tests.cli.chat.tmux import in_tmux
 from tests.cli.support import KEY, shell
@@ -42,6 +44,21 @@ def test_of_a_long_answer_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path
         lines = window.everything().splitlines()
     said = [each.rstrip() for each in lines if each.startswith("Paragraph")]
     assert said == [each for each in LONG.splitlines() if each]
+
+
+@pytest.mark.parametrize(
+    ("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+)
+def test_colours_are_left_out_where_they_are_not_wanted(
+    tmp_path: Path, settings: dict[str, str], coloured: bool
+) -> None:
+    script = [call("list", {"path": "."}), say("**Bold.**"), call("shell", {"command": "ls"})]
+    with shell(tmp_path, script) as s, in_tmux(s, settings=settings) as window:
+        window.send("Look.")
+        window.until("✓ list .", "Bold.", "/help")
+        window.send("Write.")
+        window.until("or a reason]")
+        assert ("\x1b[" in window.do("capture-pane", "-p", "-e")) == coloured
 
 
 def test_control_characters_of_the_model_are_seen_and_do_nothing(tmp_path: Path) -> None:

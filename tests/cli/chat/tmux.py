@@ -115,20 +115,25 @@ def in_tmux(
     columns: int = 160,
     rows: int = 30,
     ready: str = READY,
+    settings: Mapping[str, str] | None = None,
 ) -> Generator[Tmux]:
-    """Run `perdure chat` in a window; wait until it can be typed in."""
+    """Run `perdure chat` in a window; wait until it can be typed in.
+
+    `settings` are environment variables of the chat, also those that tmux would set.
+    """
     socket = home_of(s.directory) / f"tmux-{secrets.token_hex(2)}"
     left_out = {"NO_COLOR", "TMUX", "COLUMNS", "LINES"}
     env = {k: v for k, v in isolated_environment(s.directory).items() if k not in left_out}
     env |= {KEY: "scripted-key", "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
-    chat = shlex.join([sys.executable, "-m", "perdure", "chat", *arguments])
+    around = [f"{name}={value}" for name, value in (settings or {}).items()]
+    chat = shlex.join(["env", *around, sys.executable, "-m", "perdure", "chat", *arguments])
     window = Tmux(socket, env)
     size = ["-x", str(columns), "-y", str(rows)]
     then = 'echo "left with $?"; stty -a | grep -o " -\\?icanon"; exec cat'
     command = f"{chat}; {then}"
-    settings = socket.with_suffix(".conf")
-    settings.write_text("set -g history-limit 100000\n")
-    window.do("-f", str(settings), "new-session", "-d", *size, "-c", str(s.directory), command)
+    file = socket.with_suffix(".conf")
+    file.write_text("set -g history-limit 100000\n")
+    window.do("-f", str(file), "new-session", "-d", *size, "-c", str(s.directory), command)
     try:
         if ready:
             window.until(ready)

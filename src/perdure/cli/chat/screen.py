@@ -27,6 +27,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenuControl
+from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.search import stop_search
 from prompt_toolkit.styles import Style as Looks
@@ -38,19 +39,23 @@ from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, line, show
 from perdure.tools.printable import printable
 
-_LOOKS = Looks.from_dict(
-    {
-        "strong": "bold",
-        "dim": "dim",
-        "good": "ansigreen",
-        "warn": "ansiyellow",
-        "bad": "ansired",
-        "completion-menu.completion": "noreverse bg:default fg:default",
-        "completion-menu.completion.current": "reverse",
-        "completion-menu.meta.completion": "noreverse bg:default fg:default dim",
-        "completion-menu.meta.completion.current": "reverse",
-    }
-)
+_PLAIN = {
+    "strong": "nobold",  # which prompt_toolkit would make bold
+    "completion-menu.completion": "noreverse bg:default fg:default",
+    "completion-menu.completion.current": "reverse",
+    "completion-menu.meta.completion": "noreverse bg:default fg:default",
+    "completion-menu.meta.completion.current": "reverse",
+}
+"""How things look where no colours are wanted: only what is chosen in a menu stands out."""
+
+_STYLED = _PLAIN | {
+    "strong": "bold",
+    "dim": "dim",
+    "good": "ansigreen",
+    "warn": "ansiyellow",
+    "bad": "ansired",
+    "completion-menu.meta.completion": "noreverse bg:default fg:default dim",
+}
 _PAUSE = 0.04
 """Seconds between two writes: what comes in between is written together."""
 
@@ -120,7 +125,9 @@ class Screen:
         self._app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._line_control),
             key_bindings=leaving_keys(self._ctrl_c, self._ctrl_d),
-            style=_LOOKS,
+            style=Looks.from_dict(_STYLED if out.styled else _PLAIN),
+            # prompt_toolkit brings looks of its own, as for what a search has found.
+            color_depth=None if out.styled else ColorDepth.MONOCHROME,
             # Without asking where the cursor is: an answer could come between what is typed.
             output=Vt100_Output(sys.stdout, _size, os.environ.get("TERM"), enable_cpr=False),
             min_redraw_interval=_PAUSE,
@@ -309,7 +316,7 @@ class Screen:
 
     def _answer_prefix(self, _: int, wrapped: int) -> StyleAndTextTuples:
         choices = self._question.choices if self._question else ""
-        return [] if wrapped else [("bold", f"{choices} ")]
+        return [] if wrapped else [("class:strong", f"{choices} ")]
 
 
 def _size() -> Size:
