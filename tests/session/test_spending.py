@@ -272,6 +272,27 @@ async def test_a_compaction_costs_its_summary_and_what_is_left_anew(tmp_path: Pa
     assert 2_000 < price.tokens < 11_100
 
 
+async def test_a_history_that_is_summarized_whole_is_not_paid_for_anew(tmp_path: Path) -> None:
+    async with bench(tmp_path, [say("one"), say("two")]) as b:
+        b.prefix_may_break = "there are two sessions"
+        async with b.runtime(config=priced(b, model_1=PRICE)) as runtime:
+            prices: list[PrefixPrice] = []
+            for prompt in ("first", "first" * 5_000):
+                session = await b.session(runtime)
+                await ask(session, prompt)
+                prices.append(await session.prefix_price(compaction=True))
+    assert prices[1].tokens == prices[0].tokens
+
+
+async def test_what_cannot_be_summarized_costs_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path, [error(401, "no")]) as b:
+        async with b.runtime(config=priced(b, model_1=PRICE)) as runtime:
+            session = await b.session(runtime)
+            await ask(session, "first")
+            assert (await session.state()).last_step is not None
+            assert await session.prefix_price(compaction=True) == PrefixPrice()
+
+
 async def test_a_prefix_that_breaks_anyway_costs_nothing_more(tmp_path: Path) -> None:
     script = [say("one", usage=FIRST), say("summary", usage=SECOND)]
     async with bench(tmp_path, script, "anthropic") as b:

@@ -133,8 +133,10 @@ def tail_start(items: Sequence[Item], window: int) -> int:
     return start
 
 
-def _cut(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
+def kept_from(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
     """Return the index of the first item that stays; without a tail where there is no other way.
+
+    0 is a history with nothing to summarize.
 
     A provider that says the request is too long knows its window better than we do, and who asks
     for a compaction wants one.
@@ -206,7 +208,7 @@ class Compactor:
         if last is None:
             raise UsageError(f"session {state.session} has nothing to compact yet")
         target = workplace.target(last.model)
-        cut = _cut(state.items, target.profile.context_window, reason)
+        cut = kept_from(state.items, target.profile.context_window, reason)
         if cut == 0:
             raise UsageError(f"session {state.session} has nothing to compact yet")
         # A request that was too long as it was must be summed up without its end.

@@ -17,7 +17,7 @@ from perdure.history.content import Usage, total
 from perdure.history.state import SessionState
 from perdure.models.prices import Tariff
 from perdure.models.resolve import Models
-from perdure.session.compaction import fixed_tokens, tail_start, tokens_of
+from perdure.session.compaction import fixed_tokens, kept_from, tokens_of
 
 _SUMMARY = 2_000
 """About how many tokens a summary has."""
@@ -170,15 +170,18 @@ def prefix_price(
 ) -> PrefixPrice:
     """Return what it would cost to break a session's prefix with its next Step.
 
-    With `model`, by a switch to it; with `compaction`, by one; with neither, by anything else that
-    begins a Context Epoch with the same model. It is nothing where there is no prefix, or where
-    the next Step breaks it anyway. Without `models` no price is known.
+    With `model`, by a switch to it; with `compaction`, by one that is asked for; with neither, by
+    anything else that begins a Context Epoch with the same model. It is nothing where there is no
+    prefix or nothing to compact, or where the next Step breaks it anyway. Without `models` no price
+    is known.
     """
     last = state.last_step
     if last is None or state.due or model == last.model:
         return PrefixPrice()
     held = _prefix_tokens(state)
     anew = _compacted_tokens(state, _window(models, last.model)) if compaction else held
+    if not anew:
+        return PrefixPrice()
     before = models.tariff(last.model, now, last.request.parameters) if models else None
     after = models.tariff(model, now) if models and model else before
     if before is None or after is None:
@@ -205,8 +208,9 @@ def _prefix_tokens(state: SessionState) -> int:
 
 
 def _compacted_tokens(state: SessionState, window: int) -> int:
-    tail = state.items[tail_start(state.items, window) :]
-    return fixed_tokens(state) + _SUMMARY + tokens_of(tail)
+    """Return about how many tokens are left by a compaction that is asked for; 0 without one."""
+    start = kept_from(state.items, window, "asked")
+    return start and fixed_tokens(state) + _SUMMARY + tokens_of(state.items[start:])
 
 
 def _plus(so_far: float | None, more: float | None) -> float | None:
