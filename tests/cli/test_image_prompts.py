@@ -13,6 +13,7 @@ import pytest
 from perdure.testing import ReceivedRequest, call, say, write_config
 from tests.cli.conftest import Here
 from tests.cli.support import KEY, Shell, one_line, shell
+from tests.cli.terminal import at_terminal
 from tests.pictures import png
 
 SHOT, OTHER = png(30, 20), png(7, 5)
@@ -39,6 +40,7 @@ def test_an_image_that_the_prompt_names_goes_with_it(
     with looking(tmp_path, images=True) as s:
         ended = here("run", prompt)
         assert (ended.code, ended.out) == (0, "Seen.\n")
+        assert "1 image goes with the prompt: shot.png" in ended.err.splitlines()
         assert pictures(s.provider.requests[0]) == [SHOT]
         assert prompt.encode() in s.provider.requests[0].body
 
@@ -47,7 +49,25 @@ def test_an_image_given_by_option_goes_with_the_prompt(tmp_path: Path, here: Her
     with looking(tmp_path, images=True) as s:
         ended = here("run", "Look.", "--image", "shot.png", "--image", "../an other.png")
         assert ended.code == 0
+        assert "2 images go with the prompt: shot.png, an other.png" in ended.err.splitlines()
         assert pictures(s.provider.requests[0]) == [SHOT, OTHER]
+
+
+def test_json_has_nothing_but_events_and_the_images_are_named_beside_it(
+    tmp_path: Path, here: Here
+) -> None:
+    with looking(tmp_path, images=True):
+        ended = here("run", "--format", "json", "Look at @shot.png.")
+    assert "1 image goes with the prompt: shot.png" in ended.err.splitlines()
+    assert all("type" in json.loads(line) for line in ended.out.splitlines())
+
+
+def test_a_person_is_told_which_images_go_along(tmp_path: Path) -> None:
+    with looking(tmp_path, images=True) as s:
+        with at_terminal(("run", "Look at shot.png."), s.directory, {KEY: "scripted-key"}) as t:
+            t.until("1 image goes with the prompt: shot.png")
+            t.until("Seen.")
+            assert t.end() == 0
 
 
 def test_a_text_model_gets_a_prompt_that_only_names_an_image(tmp_path: Path, here: Here) -> None:
@@ -56,6 +76,7 @@ def test_a_text_model_gets_a_prompt_that_only_names_an_image(tmp_path: Path, her
         assert (ended.code, ended.out) == (0, "Seen.\n")
         (warning,) = [line for line in ended.err.splitlines() if "shot.png" in line]
         assert "only named, not sent; the model scripted/model-1 takes no images" in warning
+        assert "the prompt:" not in ended.err
         assert pictures(s.provider.requests[0]) == []
 
 
@@ -138,8 +159,10 @@ def test_an_image_waits_in_the_inbox_and_is_shown_as_one_line(tmp_path: Path, he
     with looking(tmp_path, images=True) as s:
         assert here("run", "Hello.").code == 0
         session = s.the_session()
-        assert here("prompt", session, "Look at @shot.png", "--id", "mail-1").out == "mail-1\n"
-        assert here("prompt", session, "Look at @shot.png", "--id", "mail-1").out == "mail-1\n"
+        for text in ("Look at @shot.png", "Look again."):
+            sent = here("prompt", session, text, "--id", "mail-1")
+            assert sent.out == "mail-1\n"
+            assert "1 image goes with the prompt: shot.png" in sent.err.splitlines()
         (listed,) = json.loads(here("inbox", session, "--json").out)
         assert listed["images"] == ["shot.png: PNG image, 30 x 20 pixels, 1 KiB"]
         assert "(images: 1)" in here("inbox", session).out

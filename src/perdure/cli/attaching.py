@@ -93,6 +93,14 @@ async def with_named(
     return found
 
 
+def went_along(images: Sequence[Image]) -> str:
+    """Return one line about the images that go with a prompt; empty where there are none."""
+    if not images:
+        return ""
+    goes = "1 image goes" if len(images) == 1 else f"{len(images)} images go"
+    return f"{goes} with the prompt: {', '.join(each.name or 'an image' for each in images)}"
+
+
 def _few(named: Sequence[Named], terminal: Warned) -> Sequence[Named]:
     """Return the images to read: of a long list, only those that were asked for."""
     asked = [each for each in named if each.asked]

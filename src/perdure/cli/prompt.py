@@ -9,7 +9,7 @@ import anyio
 import click
 
 from perdure.cli.arguments import given_text, prompt_text, session_id
-from perdure.cli.attaching import image_option, read_files, with_named
+from perdure.cli.attaching import image_option, read_files, went_along, with_named
 from perdure.cli.inbox import outlook
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
@@ -66,4 +66,8 @@ async def _prompt(
         )
         # Whoever reads the id may end this process: what was promised is kept by then.
         Output(sys.stdout).write(f"{admission.id}\n")
+        # Of an id that was given before, the first prompt stands, with its own images.
+        pending = (await session.state()).pending.get(admission.id)
+        if words := went_along(pending.images if pending else ()):
+            noted(words)
         noted(await outlook(session, admission.id))

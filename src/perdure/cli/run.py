@@ -12,7 +12,13 @@ import msgspec
 
 from perdure.cli.arguments import prompt_text
 from perdure.cli.asking import Asker, can_ask
-from perdure.cli.attaching import image_option, read_files, unless_refused, with_named
+from perdure.cli.attaching import (
+    image_option,
+    read_files,
+    unless_refused,
+    went_along,
+    with_named,
+)
 from perdure.cli.choosing import Choice, choice_options, choose
 from perdure.cli.listing import short_id
 from perdure.cli.opening import opened
@@ -73,6 +79,8 @@ async def _run(sent: Sent, choice: Choice, json: bool, yes: bool, asking: bool) 
             session, images = await _begin(runtime, sent, choice, terminal)
             if not err.is_terminal:
                 terminal.note(f"session: {session.id}")
+            if words := went_along(images):
+                terminal.note(words)
             ending = await answering.answer(session, sent.text, images)
             terminal.end_line()
             if err.is_terminal:
