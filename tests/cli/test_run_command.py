@@ -16,6 +16,7 @@ from perdure.testing import (
     empty,
     error,
     hold,
+    home_of,
     html,
     keeps_prefix,
     malformed,
@@ -352,6 +353,25 @@ def test_keys_are_in_no_output_and_not_in_the_store(tmp_path: Path) -> None:
     everything = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     assert "scripted-key" not in ended.err + ended.out + shown
     assert b"scripted-key" not in everything
+
+
+def test_a_denied_call_names_the_rule_and_its_file_to_the_user_and_the_model(
+    tmp_path: Path, here: Here
+) -> None:
+    rules = {"shell": {"*": "allow", "rm *": "deny"}}
+    script = [call("shell", {"command": "cd . && rm a.txt"}), say("Then not.")]
+    with shell(tmp_path, script, config={"permissions": rules}) as s:
+        file = home_of(s.directory) / "config" / "config.toml"
+        said = f"not run: denied by the rule shell(rm *): deny in {file}."
+        assert file.exists()
+        assert f"  {said}" in here("run", "tidy up").err
+        assert said.encode() in s.provider.requests[1].body
+
+
+def test_where_nobody_can_be_asked_a_call_is_refused_for_that(tmp_path: Path, here: Here) -> None:
+    with shell(tmp_path, [call("shell", {"command": "ls"}), say("Then not.")]) as s:
+        assert "needs a permission, and nobody is there to give it" in here("run", "look").err
+        assert b"denied" not in s.provider.requests[1].body
 
 
 def test_yes_allows_for_that_run_what_the_configuration_denies(tmp_path: Path) -> None:

@@ -107,14 +107,14 @@ def test_a_project_may_say_whether_models_write_titles(places: Places, wanted: b
 
 def test_in_a_trusted_project_all_of_its_file_counts(places: Places) -> None:
     places.write(PROVIDER)
-    places.write(
+    file = places.write(
         '[providers.local]\nsilence_timeout = 5\n[permissions]\nshell = "allow"', places.project
     )
     trust(places.below, places.env)
 
     config = load(places.below, places.env)
 
-    assert config.permissions == (Rule("shell", "*", "allow"),)
+    assert config.permissions == (Rule("shell", "*", "allow", str(file)),)
     assert config.providers["local"].silence_timeout == 5
     assert config.providers["local"].base_url == "http://127.0.0.1:11434/v1"
     assert config.ignored == ()

@@ -86,9 +86,9 @@ def test_everything_that_can_be_configured_is_taken() -> None:
         },
     )
     assert config.permissions == (
-        Rule("shell", "*", "ask"),
-        Rule("shell", "git *", "allow"),
-        Rule("mcp_*", "*", "deny"),
+        Rule("shell", "*", "ask", "c.toml"),
+        Rule("shell", "git *", "allow", "c.toml"),
+        Rule("mcp_*", "*", "deny", "c.toml"),
     )
     assert config.instructions == InstructionOptions(project=False, claude_md=False)
     assert config.tools.allowed_paths == (Path("/srv/data"), Path("/home/ada/notes"))

@@ -214,7 +214,7 @@ async def test_a_pattern_of_the_configuration_counts_more_than_what_a_tool_says_
         set_up(b, wild)
         async with b.runtime(config={"permissions": {"mcp_wild_*": "deny"}}) as runtime:
             (settled,) = of_type(await ask(await b.session(runtime), "go"), ev.ToolSettled)
-    assert "denies the tool mcp_wild_echo" in settled.output
+    assert "by the rule mcp_wild_*: deny in the given configuration" in settled.output
     assert wild.lines("calls") == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,15 +35,19 @@ def rule(text: str) -> Rule:
     return Rule(tool, resource or "*", permission)  # pyright: ignore[reportArgumentType]
 
 
+def decided(*arguments: Any, **options: Any) -> str:
+    return decide(*arguments, **options).permission
+
+
 def judged(command: str, *rules: str) -> str:
-    return decide("shell", [rule(each) for each in rules], command_subject(command), "ask")
+    return decided("shell", [rule(each) for each in rules], command_subject(command), "ask")
 
 
 def test_only_what_changes_something_is_asked_by_default() -> None:
-    decided = {tool.name: decide(tool.name, (), default=tool.default) for tool in builtin_tools()}
-    asked = {name for name, said in decided.items() if said == "ask"}
+    found = {tool.name: decided(tool.name, (), default=tool.default) for tool in builtin_tools()}
+    asked = {name for name, said in found.items() if said == "ask"}
     assert asked == {"shell", "write", "edit", "apply_patch"}
-    assert {name for name, said in decided.items() if said == "allow"} == {
+    assert {name for name, said in found.items() if said == "allow"} == {
         "read",
         "list",
         "glob",
@@ -54,14 +59,14 @@ def test_only_what_changes_something_is_asked_by_default() -> None:
 
 
 def test_a_tool_of_the_program_that_embeds_is_allowed_by_default() -> None:
-    assert decide("deploy", ()) == "allow"
+    assert decided("deploy", ()) == "allow"
 
 
 def test_a_rule_counts_more_than_the_default() -> None:
     rules = [rule("shell: allow"), rule("read: deny"), rule("deploy: ask")]
     named: list[tuple[str, Permission]]
     named = [("shell", "ask"), ("read", "allow"), ("deploy", "allow"), ("edit", "ask")]
-    assert [decide(name, rules, default=default) for name, default in named] == [
+    assert [decided(name, rules, default=default) for name, default in named] == [
         "allow",
         "deny",
         "ask",
@@ -71,13 +76,13 @@ def test_a_rule_counts_more_than_the_default() -> None:
 
 def test_the_last_rule_that_fits_counts() -> None:
     rules = [rule("write: deny"), rule("write(docs/*): allow"), rule("write(docs/old/*): ask")]
-    judge = [decide("write", rules, Subject((path,))) for path in ("a", "docs/a", "docs/old/a")]
+    judge = [decided("write", rules, Subject((path,))) for path in ("a", "docs/a", "docs/old/a")]
     assert judge == ["deny", "allow", "ask"]
 
 
 def test_a_pattern_of_tool_names_holds_for_all_of_them() -> None:
     rules = [rule("mcp_*: ask"), rule("mcp_files_?ead: allow")]
-    assert [decide(name, rules) for name in ("mcp_web_get", "mcp_files_read", "read")] == [
+    assert [decided(name, rules) for name in ("mcp_web_get", "mcp_files_read", "read")] == [
         "ask",
         "allow",
         "allow",
@@ -86,7 +91,7 @@ def test_a_pattern_of_tool_names_holds_for_all_of_them() -> None:
 
 def test_the_strictest_part_of_a_call_counts() -> None:
     rules = [rule("edit: allow"), rule("edit(secrets/*): deny")]
-    assert decide("edit", rules, Subject(("a.py", "secrets/key"))) == "deny"
+    assert decided("edit", rules, Subject(("a.py", "secrets/key"))) == "deny"
 
 
 @given(st.text(), st.text())
@@ -236,10 +241,27 @@ def test_a_summary_is_always_one_short_line_that_prints(tool: str, command: str)
 
 
 def test_what_cannot_be_allowed_is_told_to_the_model_which_goes_on() -> None:
-    assert denied("shell").outcome == "failed"
-    assert "the configuration denies the tool shell" in denied("shell").output
+    assert denied("shell", None).outcome == "failed"
+    assert "the tool shell is denied where no rule allows it" in denied("shell", None).output
     assert unanswered("shell").outcome == "failed"
     assert "nobody is there to give it" in unanswered("shell").output
+
+
+@pytest.mark.parametrize(
+    ("rules", "command", "words"),
+    [
+        (["shell: deny"], "ls", "denied by the rule shell: deny in a.toml"),
+        (["shell: ask", "shell(rm *): deny"], "ls; rm x", "the rule shell(rm *): deny in a.toml"),
+        (["sh*(rm *): deny", "shell(rm a): allow"], "rm b", "the rule sh*(rm *): deny in a.toml"),
+    ],
+)
+def test_a_denied_call_names_the_rule_and_where_it_stands(
+    rules: list[str], command: str, words: str
+) -> None:
+    placed = [msgspec.structs.replace(rule(each), file="a.toml") for each in rules]
+    found = decide("shell", placed, command_subject(command), "ask")
+    assert found.permission == "deny"
+    assert words in denied("shell", found.rule).output
 
 
 def test_declining_with_a_reason_tells_the_model() -> None:

@@ -133,7 +133,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         servers=tuple(servers),
         rules=tuple(_rules(config, location, env)),
         permissions={
-            name: decide(name, config.permissions, default=tools[name].default)
+            name: decide(name, config.permissions, default=tools[name].default).permission
             for name in sorted(tools)
         },
         instructions=tuple(str(found.path) for found in survey.files),
@@ -300,11 +300,7 @@ def _unknown_tools(
 
 def _rules(config: Config, location: Location, env: Mapping[str, str]) -> list[str]:
     """Return the rules for certain resources, in order, then what was allowed for good."""
-    lines = [
-        f"{rule.tool}({rule.resource}): {rule.permission}"
-        for rule in config.permissions
-        if rule.resource != "*"
-    ]
+    lines = [str(rule) for rule in config.permissions if rule.resource != "*"]
     try:
         answered = Answers(env).rules(location.project)
     except ConfigurationError as error:

@@ -19,6 +19,9 @@ from perdure.tools.printable import legible, shortened
 _WIDTH = 160
 """Characters of a call or of a line of its result that are shown."""
 
+_REASON = 400
+"""Characters of a line that says why a call came to nothing."""
+
 _HEAD = 3
 """Lines of a result that are shown, beside the last one."""
 
@@ -171,7 +174,9 @@ class TextReporter:
         # Calls run side by side: a result stands below its own call, or that is named again.
         if self._latest != event.call:
             self._call(event.call)
-        self._terminal.result(_excerpt(event.output), failed=event.outcome != "completed")
+        failed = event.outcome != "completed"
+        lines = _excerpt(event.output, _REASON if failed else _WIDTH)
+        self._terminal.result(lines, failed=failed)
 
     def _call(self, call: str) -> None:
         self._latest = call
@@ -183,9 +188,9 @@ class TextReporter:
         self._terminal.wait_for("")
 
 
-def _excerpt(output: str) -> list[str]:
+def _excerpt(output: str, width: int) -> list[str]:
     """Return the beginning and the end of a result, where exit codes stand."""
-    lines = [shortened(legible(each), _WIDTH) for each in output.strip().splitlines()]
+    lines = [shortened(legible(each), width) for each in output.strip().splitlines()]
     if len(lines) <= _HEAD + 2:
         return lines or ["no output"]
     return [*lines[:_HEAD], f"... {len(lines) - _HEAD - 1} lines ...", lines[-1]]

@@ -159,9 +159,9 @@ def _rules(of: Layer) -> Iterator[Rule]:
     tools: dict[str, Permission | dict[str, Permission]] = of.content.get("permissions", {})
     for tool, given in tools.items():
         if isinstance(given, dict):
-            yield from (Rule(tool, resource, permission) for resource, permission in given.items())
+            yield from (Rule(tool, *each, of.file) for each in given.items())
         else:
-            yield Rule(tool, "*", given)
+            yield Rule(tool, "*", given, of.file)
 
 
 def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,12 +21,18 @@ class Rule(msgspec.Struct, frozen=True):
     """What holds for calls of the tools that `tool` fits, on the resources that `resource` fits.
 
     In both, `*` stands for any text and `?` for one character; a backslash takes a character as it
-    is. Of all rules that fit a call, the last one counts.
+    is. Of all rules that fit a call, the last one counts. `file` is where it stands, empty where
+    that is no file.
     """
 
     tool: str
     resource: str
     permission: Permission
+    file: str = ""
+
+    def __str__(self) -> str:
+        about = self.tool if self.resource == "*" else f"{self.tool}({self.resource})"
+        return f"{about}: {self.permission}"
 
 
 OnMove = Literal["epoch", "update"]

@@ -48,11 +48,11 @@ class Gate:
         subject = (
             await _subject(prepared, context) if is_about_resources(call.name, rules) else None
         )
-        permission = decide(call.name, rules, subject or NOTHING, prepared.tool.default)
-        if permission == "allow":
+        ruling = decide(call.name, rules, subject or NOTHING, prepared.tool.default)
+        if ruling.permission == "allow":
             return None
-        if permission == "deny":
-            return denied(call.name)
+        if ruling.permission == "deny":
+            return denied(call.name, ruling.rule)
         async with self._asking:
             return await self._asked(call, subject or await _subject(prepared, context))
 
@@ -75,7 +75,7 @@ class Gate:
             _logger.warning("session %s: %s", self._session, error)
             return False
         # It is a question already: only what was answered for this call counts.
-        return decide(call.name, rules, subject, "ask") == "allow"
+        return decide(call.name, rules, subject, "ask").permission == "allow"
 
     async def _remember(self, call: ToolCall, answer: PermissionAnswer, subject: Subject) -> None:
         rules = lasting(call.name, answer, subject)

@@ -55,12 +55,19 @@ Ask = Callable[[PermissionRequest], Awaitable[PermissionAnswer]]
 """Puts a question to somebody and waits for the answer."""
 
 
+class Ruling(msgspec.Struct, frozen=True):
+    """What holds for a call, and the rule that says so; None where it is the tool's own default."""
+
+    permission: Permission
+    rule: Rule | None = None
+
+
 def decide(
     tool: str,
     rules: Sequence[Rule],
     subject: Subject = NOTHING,
     default: Permission = "allow",
-) -> Permission:
+) -> Ruling:
     """Return what holds for a call: for each of its parts the last rule that fits.
 
     The strictest of these counts. Of a subject that is not exact, a rule for a certain resource
@@ -68,11 +75,12 @@ def decide(
     `default` is the tool's own, and counts where no rule fits.
     """
     latest_first = [rule for rule in reversed(rules) if fits(rule.tool, tool)]
-    found = {
-        next((it.permission for it in latest_first if _fits(it, part, subject.exact)), default)
+    found = [
+        next((it for it in latest_first if _fits(it, part, subject.exact)), None)
         for part in subject.parts or NOTHING.parts
-    }
-    return next(permission for permission in _STRICTEST_FIRST if permission in found)
+    ]
+    rulings = [Ruling(rule.permission if rule else default, rule) for rule in found]
+    return min(rulings, key=lambda ruling: _STRICTEST_FIRST.index(ruling.permission))
 
 
 def is_about_resources(tool: str, rules: Sequence[Rule]) -> bool:
@@ -131,12 +139,12 @@ def summary(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{printable(tool)}: {shortened(printable(_gist(tool, arguments)), _LONGEST_SUMMARY)}"
 
 
-def denied(tool: str) -> Settled:
-    """Return the settlement of a call that the configuration forbids."""
-    return Settled(
-        "failed",
-        f"not run: the configuration denies the tool {tool}. Go on without it.",
-    )
+def denied(tool: str, rule: Rule | None) -> Settled:
+    """Return the settlement of a call that a rule forbids, or else the default of its tool."""
+    reason = f"the tool {tool} is denied where no rule allows it"
+    if rule is not None:
+        reason = f"denied by the rule {rule} in {rule.file or 'the configuration'}"
+    return Settled("failed", f"not run: {reason}. Go on without it.")
 
 
 def unanswered(tool: str) -> Settled:

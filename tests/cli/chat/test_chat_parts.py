@@ -125,6 +125,7 @@ def test_a_call_is_named_by_what_it_is_about(name: str, arguments: str, about: s
         ("completed", "a\tb\x1b\nexit code 0", (True, "a       b\\x1b")),
         ("completed", "a\nb\nexit code 2", (False, "exit code 2")),
         ("failed", "not run: no.", (False, "not run: no.")),
+        ("failed", f"denied in /{'p' * 100}.toml.", (False, f"denied in /{'p' * 100}.toml.")),
         ("declined", "not run", (False, "declined")),
         ("unknown", "outcome", (False, "outcome unknown; it may have run")),
     ],

@@ -14,6 +14,7 @@ from perdure.tools.printable import legible, printable, shortened
 
 _SUBJECT = 80
 _RESULT = 80
+_REASON = 400
 _TELLING = ("command", "path", "pattern", "url", "name", "description")
 """Arguments that alone say what a call is about, the most telling first."""
 
@@ -55,7 +56,8 @@ def result(settled: ToolSettled, tool: str) -> tuple[bool, str]:
         return False, words
     if tool == "shell" and settled.outcome == "completed":
         return _exit(settled.output)
-    return settled.outcome == "completed", _few_words(settled.output)
+    well = settled.outcome == "completed"
+    return well, _few_words(settled.output, _RESULT if well else _REASON)
 
 
 def folded(fold: Fold) -> Line:
@@ -82,10 +84,10 @@ def _exit(output: str) -> tuple[bool, str]:
     return True, _few_words(output.rpartition("exit code 0")[0])
 
 
-def _few_words(output: str) -> str:
+def _few_words(output: str, longest: int = _RESULT) -> str:
     lines = output.strip().splitlines()
     if not lines:
         return "no output"
     if len(lines) > 1:
         return f"{len(lines)} lines"
-    return shortened(legible(lines[0].strip()), _RESULT)
+    return shortened(legible(lines[0].strip()), longest)
