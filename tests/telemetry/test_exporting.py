@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -171,7 +172,86 @@ def test_an_exporter_that_nobody_installed_is_named(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Seen.")]) as s:
         ended = s.run("run", "Hello", env={"OTEL_TRACES_EXPORTER": "carrier_pigeon"})
     assert (ended.code, ended.out) == (0, "Seen.\n")
-    assert ended.err.count("carrier_pigeon") == 1
+    (warning,) = [line for line in ended.err.splitlines() if "telemetry" in line]
+    assert "OTEL_TRACES_EXPORTER asks for the exporter carrier_pigeon" in warning
+    assert "perdure[otel]" not in warning
+
+
+@pytest.mark.parametrize(
+    ("protocol", "words"),
+    [
+        ("http/json", "asks for the protocol http/json, which is not known here; set http/proto"),
+        ("grpc", "asks for grpc, whose exporter is not installed; install opentelemetry-exporter"),
+    ],
+)
+def test_a_protocol_that_cannot_be_spoken_costs_one_warning_that_says_why(
+    tmp_path: Path, protocol: str, words: str
+) -> None:
+    env = {ENDPOINT: "http://127.0.0.1:9", "OTEL_EXPORTER_OTLP_PROTOCOL": protocol}
+    with shell(tmp_path, [say("Seen.")]) as s:
+        ended = s.run("run", "Hello", env=env)
+    assert (ended.code, ended.out) == (0, "Seen.\n")
+    (warning,) = [line for line in ended.err.splitlines() if "telemetry" in line]
+    assert f"OTEL_EXPORTER_OTLP_PROTOCOL {words}" in warning
+    assert "perdure[otel]" not in warning
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        ({}, "telemetry  off"),
+        ({ENDPOINT: "http://c", "OTEL_SDK_DISABLED": "true"}, "telemetry  off (OTEL_SDK_DISABLED)"),
+        ({"OTEL_TRACES_EXPORTER": "none"}, "telemetry  off"),
+        (
+            {ENDPOINT: "http://127.0.0.1:9", "OTEL_METRICS_EXPORTER": "console", CONTENT: "true"},
+            (
+                f"telemetry  spans to otlp ({ENDPOINT}), "
+                f"metrics to console (OTEL_METRICS_EXPORTER), with content ({CONTENT})"
+            ),
+        ),
+    ],
+    ids=["nothing", "disabled", "none", "both"],
+)
+def test_the_doctor_says_where_telemetry_goes_and_which_variable_says_so(
+    tmp_path: Path, settings: dict[str, str], line: str
+) -> None:
+    with shell(tmp_path) as s:
+        ended = s.run("doctor", env=settings)
+    assert ended.code == 0, ended
+    assert f"  {line}" in ended.out.splitlines()
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"},
+            "the protocol http/json, which is not known",
+        ),
+        ({"OTEL_METRIC_EXPORT_INTERVAL": "-5"}, "OpenTelemetry cannot be set up (ValueError)"),
+        ({"OTEL_TRACES_EXPORTER": "carrier_pigeon"}, "asks for the exporter carrier_pigeon"),
+    ],
+    ids=["protocol", "setting", "exporter"],
+)
+def test_the_doctor_names_what_is_wrong_with_telemetry_once(
+    tmp_path: Path, setting: dict[str, str], words: str
+) -> None:
+    with shell(tmp_path) as s:
+        ended = s.run("doctor", "--json", env={ENDPOINT: "http://127.0.0.1:9"} | setting)
+    assert ended.code == 1
+    (problem,) = json.loads(ended.out)["problems"]
+    assert words in problem
+
+
+def test_the_doctor_sends_nothing_to_the_collector(tmp_path: Path) -> None:
+    with collector() as to, shell(tmp_path) as s:
+        ended = s.run("doctor", "--json", env=to.environment)
+    assert json.loads(ended.out)["telemetry"]["spans"] == {
+        "exporters": ["otlp"],
+        "variable": ENDPOINT,
+    }
+    assert to.received == []
 
 
 def test_a_run_without_telemetry_imports_nothing_of_it(tmp_path: Path) -> None:
@@ -200,9 +280,9 @@ def test_the_protocol_of_one_signal_counts_before_that_of_all() -> None:
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
         "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf",
     }
-    assert protocol(env, "TRACES") == "http/protobuf"
-    assert protocol(env, "METRICS") == "grpc"
-    assert protocol({}, "TRACES") == "http/protobuf"
+    assert protocol(env, "TRACES") == ("http/protobuf", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL")
+    assert protocol(env, "METRICS") == ("grpc", "OTEL_EXPORTER_OTLP_PROTOCOL")
+    assert protocol({}, "TRACES")[0] == "http/protobuf"
 
 
 @pytest.mark.anyio

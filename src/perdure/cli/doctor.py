@@ -15,6 +15,7 @@ from perdure.cli.output import Output
 from perdure.cli.page import Block, Words, heading, line, show, table
 from perdure.cli.terminal import waiting_for
 from perdure.config.location import shown
+from perdure.telemetry.standing import TelemetryStanding
 
 
 @click.command(short_help="Show what is in effect and what is broken.")
@@ -70,7 +71,23 @@ def _place(found: Examination) -> list[Block]:
         line(f"project    {shown(found.project)}, ", trust, indent=2),
         line(f"store      {shown(found.store)}, {size}", indent=2),
         line(f"ripgrep    {found.ripgrep or 'not found; grep uses its own search'}", indent=2),
+        line(f"telemetry  {_telemetry(found.telemetry)}", indent=2),
     ]
+
+
+def _telemetry(standing: TelemetryStanding) -> str:
+    """Return where spans and metrics go, and the variables that say so."""
+    if standing.disabled:
+        return f"off ({standing.disabled})"
+    signals = {"spans": standing.spans, "metrics": standing.metrics}
+    goes = [
+        f"{what} to {' and '.join(signal.exporters)} ({signal.variable})"
+        for what, signal in signals.items()
+        if signal.exporters
+    ]
+    if goes and standing.content:
+        goes.append(f"with content ({standing.content})")
+    return ", ".join(goes) or "off"
 
 
 def _settings(found: Examination) -> list[Block]:

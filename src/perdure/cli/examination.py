@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import apsw
 import msgspec
@@ -17,7 +18,7 @@ from perdure.config.answers import Answers
 from perdure.config.load import load
 from perdure.config.location import Location, find_project
 from perdure.config.paths import config_dir, store_path
-from perdure.config.schema import Config, Ignored
+from perdure.config.schema import Config, Ignored, Permission
 from perdure.config.trust import is_trusted
 from perdure.errors import (
     ConfigurationError,
@@ -37,7 +38,9 @@ from perdure.session.handle import Session
 from perdure.skills import find_skills, user_skills
 from perdure.store.contract import Store
 from perdure.store.sqlite import open_sqlite
+from perdure.telemetry.standing import TelemetryStanding, telemetry_standing
 from perdure.tools import builtin_tools, skill_tool
+from perdure.tools.base import Tool
 from perdure.tools.permissions import decide, fits
 
 _SHOWN = 4
@@ -78,6 +81,7 @@ class Examination(msgspec.Struct, frozen=True):
     store: str
     store_bytes: int | None
     ripgrep: str | None
+    telemetry: TelemetryStanding
     settings: tuple[Setting, ...]
     ignored: tuple[Ignored, ...]
     model: str
@@ -114,6 +118,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     mcp = await _mcp(config, location, env)
     store = store_path(env)
     stored = await _stored(store, str(location.directory), env, mend=mend)
+    telemetry = await telemetry_standing(SystemClock(), env)
     tools = {tool.name: tool for tool in (*builtin_tools(), skill_tool())}
     return Examination(
         perdure=version("perdure"),
@@ -125,6 +130,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         store=str(store),
         store_bytes=_size(store),
         ripgrep=shutil.which("rg"),
+        telemetry=telemetry,
         settings=tuple(Setting(key, file) for key, file in config.origins.items()),
         ignored=config.ignored,
         model=model,
@@ -132,17 +138,14 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         providers=tuple(_providers(models, env)),
         servers=tuple(servers),
         rules=tuple(_rules(config, location, env)),
-        permissions={
-            name: decide(name, config.permissions, default=tools[name].default).permission
-            for name in sorted(tools)
-        },
+        permissions={name: _permission(tools[name], config) for name in sorted(tools)},
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
         mcp=tuple(mcp),
         mended=stored.mended,
         diagnostics=(
-            *(str(trouble) for trouble in (*survey.refused, *survey.blocked)),
+            *map(str, (*survey.refused, *survey.blocked)),
             *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
             *_unknown_tools(config, tools, mcp),
             *stored.diagnostics,
@@ -152,6 +155,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
             *stored.problems,
             *map(str, plugins.diagnostics),
             *_failing_servers(mcp),
+            *telemetry.problems,
             *(() if model or config_problems else (reason,)),
         ),
     )
@@ -281,6 +285,10 @@ async def _blocked_by(session: Session) -> list[str]:
         f"session {session.id}: a new epoch is due ({why}), but {key} cannot be observed"
         for key in view.blocked
     ]
+
+
+def _permission(tool: Tool[Any], config: Config) -> Permission:
+    return decide(tool.name, config.permissions, default=tool.default).permission
 
 
 def _unknown_tools(

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-_CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+CONTENT = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
+"""The variable that asks for prompts, answers and tool outputs on the spans."""
+
+DISABLED = "OTEL_SDK_DISABLED"
+"""The variable that turns everything off."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -28,29 +32,43 @@ def wanted(env: Mapping[str, str]) -> Wanted:
     That is `OTEL_TRACES_EXPORTER` or `OTEL_METRICS_EXPORTER` with another value than `none`, or,
     where that one is not set, an OTLP endpoint. `OTEL_SDK_DISABLED=true` turns everything off.
     """
-    if _value(env, "OTEL_SDK_DISABLED") == "true":
+    if is_disabled(env):
         return Wanted()
     return Wanted(_exporters(env, "TRACES"), _exporters(env, "METRICS"), wants_content(env))
 
 
+def is_disabled(env: Mapping[str, str]) -> bool:
+    """Say whether `OTEL_SDK_DISABLED` turns everything off."""
+    return _value(env, DISABLED) == "true"
+
+
+def deciding(env: Mapping[str, str], signal: str) -> str:
+    """Return the variable that decides where `TRACES` or `METRICS` go; empty where none is set."""
+    own, endpoint = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
+    return next((n for n in (f"OTEL_{signal}_EXPORTER", own, endpoint) if _value(env, n)), "")
+
+
 def wants_content(env: Mapping[str, str]) -> bool:
     """Say whether the variables ask for prompts, answers and tool outputs on the spans."""
-    return _value(env, _CONTENT) in {"true", "span_only", "span_and_event"}
+    return _value(env, CONTENT) in {"true", "span_only", "span_and_event"}
 
 
-def protocol(env: Mapping[str, str], signal: str) -> str:
-    """Return the OTLP protocol for `TRACES` or `METRICS`, by default protobuf over HTTP."""
+def protocol(env: Mapping[str, str], signal: str) -> tuple[str, str]:
+    """Return the OTLP protocol for `TRACES` or `METRICS`, and the variable that says so.
+
+    It is protobuf over HTTP where none does.
+    """
     own, general = f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
-    return _value(env, own) or _value(env, general) or "http/protobuf"
+    variable = own if _value(env, own) else general
+    return _value(env, variable) or "http/protobuf", variable
 
 
 def _exporters(env: Mapping[str, str], signal: str) -> tuple[str, ...]:
-    named = _value(env, f"OTEL_{signal}_EXPORTER")
-    if named:
-        names = (name.strip() for name in named.split(","))
-        return tuple(dict.fromkeys(name for name in names if name not in {"", "none"}))
-    own, general = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
-    return ("otlp",) if _value(env, own) or _value(env, general) else ()
+    variable = deciding(env, signal)
+    if not variable.endswith("_EXPORTER"):
+        return ("otlp",) if variable else ()
+    names = (name.strip() for name in _value(env, variable).split(","))
+    return tuple(dict.fromkeys(name for name in names if name not in {"", "none"}))
 
 
 def _value(env: Mapping[str, str], name: str) -> str:

@@ -18,7 +18,7 @@ import anyio.to_thread
 
 from perdure.clock import Clock
 from perdure.history.content import ToolCall
-from perdure.telemetry.environment import Wanted, protocol
+from perdure.telemetry.environment import Wanted, deciding, protocol
 from perdure.telemetry.instrumentation import OFF, Instrumentation, Sent
 
 if TYPE_CHECKING:
@@ -37,7 +37,19 @@ _MISSING = (
     "telemetry is off: the environment asks for the exporter %s, which is not installed; install "
     "perdure[otel], or set OTEL_SDK_DISABLED=true"
 )
-_FAULTY = "telemetry is off: the exporter %s cannot be set up (%s); look at the OTEL_ variables"
+_NO_GRPC = (
+    "telemetry: %s asks for grpc, whose exporter is not installed; install "
+    "opentelemetry-exporter-otlp-proto-grpc, or set http/protobuf there"
+)
+_NO_PROTOCOL = (
+    "telemetry: %s asks for the protocol %s, which is not known here; set http/protobuf "
+    "there, or grpc where its exporter is installed"
+)
+_NO_EXPORTER = (
+    "telemetry: %s asks for the exporter %s, which nothing that is installed brings; "
+    "install what does, or set otlp or console there"
+)
+_FAULTY = "telemetry: the exporter %s cannot be set up (%s); look at the OTEL_ variables"
 _UNUSABLE = (
     "telemetry is off: OpenTelemetry cannot be set up (%s); look at the OTEL_ variables, or set "
     "OTEL_SDK_DISABLED=true"
@@ -48,10 +60,22 @@ _INCOMPLETE = (
 )
 
 
+def _warn(text: str) -> None:
+    _logger.warning("%s", text)
+
+
 class Exported:
     """The instrumentation of a runtime whose exporters the environment names."""
 
-    def __init__(self, wanted: Wanted, clock: Clock, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        wanted: Wanted,
+        clock: Clock,
+        env: Mapping[str, str],
+        complain: Callable[[str], object] = _warn,
+    ) -> None:
+        """Tell `complain` what is wrong; by default it is logged as a warning."""
+        self._complain = complain
         self._wanted = wanted
         self._clock = clock
         self._env = env
@@ -71,6 +95,10 @@ class Exported:
         """Open a span around one tool that runs."""
         return self._instrumentation().call(session, step, call)
 
+    def open(self) -> None:
+        """Set everything up, where that is not done yet."""
+        self._instrumentation()
+
     async def close(self) -> None:
         """Send what is left, and wait two seconds for that at most."""
         # A thread of its own each, which ends with the process: a collector that hangs must not
@@ -80,14 +108,14 @@ class Exported:
         with anyio.CancelScope(shield=True):
             done = await anyio.to_thread.run_sync(_run, threads)
         if self._complaints.leave() or not done:
-            _logger.warning(_INCOMPLETE)
+            self._complain(_INCOMPLETE)
 
     def _instrumentation(self) -> Instrumentation:
         if self._opened is None:
             try:
                 self._opened = self._open()
             except Exception as error:  # noqa: BLE001 - code of others, with settings of others
-                _logger.warning(_UNUSABLE, type(error).__name__)
+                self._complain(_UNUSABLE % type(error).__name__)
                 self._opened = OFF
         return self._opened
 
@@ -95,7 +123,8 @@ class Exported:
         try:
             from opentelemetry.sdk.resources import Resource
         except ImportError:
-            _logger.warning(_MISSING, ", ".join((*self._wanted.traces, *self._wanted.metrics)))
+            names = (*self._wanted.traces, *self._wanted.metrics)
+            self._complain(_MISSING % ", ".join(dict.fromkeys(names)))
             return OFF
         self._complaints.hear()
         resource = Resource.create()
@@ -142,15 +171,22 @@ class Exported:
         return [exporter for exporter in made if exporter is not None]
 
     def _exporter(self, signal: str, name: str) -> Any:
-        """Return an exporter by its name in the environment; None, and a warning, without one."""
-        known = _OTLP.get(protocol(self._env, signal.upper()), "") if name == "otlp" else name
+        """Return an exporter by its name in the environment; None, and a complaint, without one."""
+        said, variable = protocol(self._env, signal.upper())
+        if name == "otlp" and said not in _OTLP:
+            self._complain(_NO_PROTOCOL % (variable, said))
+            return None
+        known = _OTLP[said] if name == "otlp" else name
         for point in entry_points(group=f"opentelemetry_{signal}_exporter", name=known):
             try:
                 return point.load()()
             except Exception as error:  # noqa: BLE001 - code of others, with settings of others
-                _logger.warning(_FAULTY, name, type(error).__name__)
+                self._complain(_FAULTY % (name, type(error).__name__))
                 return None
-        _logger.warning(_MISSING, name)
+        if name != "otlp":
+            self._complain(_NO_EXPORTER % (deciding(self._env, signal.upper()), name))
+        else:
+            self._complain(_NO_GRPC % variable if said == "grpc" else _MISSING % name)
         return None
 
 
