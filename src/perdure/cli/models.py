@@ -66,7 +66,7 @@ def models(directory: str, as_json: bool) -> None:
       perdure models --json | jq -r '.[] | select(.usable).name'
     """
     config, location = load(directory, os.environ), find_project(directory)
-    default, reason, providers = anyio.run(surveyed, config, location)
+    default, reason, providers = anyio.run(_look, config, location)
     out = Output(sys.stdout)
     if as_json:
         listed = [each for provider in providers for each in _listed(provider, default)]
@@ -75,15 +75,24 @@ def models(directory: str, as_json: bool) -> None:
         show(out, _page(providers, default, reason, config, location))
 
 
-async def surveyed(config: Config, location: Location) -> tuple[str, str, list[Provider]]:
-    """Return the model of a new session there and why that one, and every known provider."""
+async def _look(config: Config, location: Location) -> tuple[str, str, list[Provider]]:
     async with Registry() as registry:
-        await registry.prepare(config.plugins)
-        brought = registry.view(config.plugins, location).providers
-        config = msgspec.structs.replace(config, providers={**brought, **config.providers})
-        default, reason = await default_model(Models(config, os.environ), config)
-        known = Models(config, os.environ)
-        return default, reason, await survey(known, SystemClock().now(), also=default)
+        return await surveyed(config, location, registry)
+
+
+async def surveyed(
+    config: Config, location: Location, plugins: Registry
+) -> tuple[str, str, list[Provider]]:
+    """Return the model of a new session there and why that one, and every known provider.
+
+    Plugins are loaded only where the registry does not hold them yet.
+    """
+    await plugins.prepare(config.plugins)
+    brought = plugins.view(config.plugins, location).providers
+    config = msgspec.structs.replace(config, providers={**brought, **config.providers})
+    default, reason = await default_model(Models(config, os.environ), config)
+    known = Models(config, os.environ)
+    return default, reason, await survey(known, SystemClock().now(), also=default)
 
 
 def _listed(provider: Provider, default: str) -> list[Listed]:

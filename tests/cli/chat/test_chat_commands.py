@@ -49,6 +49,23 @@ def test_model_lists_and_switches_after_saying_the_price(tmp_path: Path) -> None
         assert s.row().model == "scripted/other"
 
 
+def test_a_chat_loads_its_plugins_once(tmp_path: Path) -> None:
+    loads, plugin = tmp_path / "loads", tmp_path / "brings.py"
+    plugin.write_text(
+        "def plugin(scope):\n"
+        f"    with open({str(loads)!r}, 'a') as file:\n"
+        "        print('loaded', file=file)\n"
+        "    provider = {'protocol': 'gemini', 'base_url': 'http://127.0.0.1:9'}\n"
+        "    scope.provider('brought', provider | {'models': {'of-a-plugin': {}}})\n"
+    )
+    config = {"plugins": {"paths": [str(plugin)]}}
+    with shell(tmp_path, [say("Hello.")], config=config) as s, in_tmux(s) as window:
+        window.send("/model")
+        window.until("brought/of-a-plugin")
+        window.begin()
+        assert loads.read_text() == "loaded\n"
+
+
 def test_the_model_can_be_chosen_before_the_first_prompt(tmp_path: Path) -> None:
     with shell(tmp_path, [say("Hello.")]) as s, in_tmux(s) as window:
         window.send("/model scripted/other")

@@ -115,7 +115,8 @@ class Conversation:
     async def models(self) -> list[str]:
         """Return the models that can be used here, as far as that is known without asking them."""
         directory = self.row.directory if self.row else self._choice.directory or "."
-        _, _, providers = await surveyed(load(directory, os.environ), find_project(directory))
+        config, location = load(directory, os.environ), find_project(directory)
+        _, _, providers = await surveyed(config, location, self.runtime.plugins)
         return [offer.name for each in providers for offer in each.offers]
 
     async def send(self, text: str, delivery: ev.Delivery) -> None:
