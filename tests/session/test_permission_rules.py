@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 
 from perdure import PermissionAnswer, PermissionRequest, Runtime
+from perdure.clock import SystemClock
 from perdure.config.answers import NAME
 from perdure.config.paths import data_dir
 from perdure.history import events as ev
+from perdure.session.reading import AnyRecord
+from perdure.store.sqlite import open_sqlite
 from perdure.testing import call, calls, isolated_environment, say, write_config
 from perdure.tools.permissions import Ask
-from tests.session.support import KEY, ask, bench, of_type
+from tests.session.support import KEY, Bench, ask, bench, log_of, of_type
 
 pytestmark = pytest.mark.anyio
 
@@ -127,3 +130,37 @@ async def test_a_damaged_file_of_answers_is_asked_again_and_named(
                 await ask(await b.session(runtime), "Write it.")
     assert len(asked) == 1
     assert "is damaged; delete it and answer the questions again" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("permission", "outcome"), [("allow", "completed"), ("ask", "completed"), ("deny", "unknown")]
+)
+async def test_nobody_is_asked_again_about_a_call_that_a_crash_ended(
+    tmp_path: Path, permission: str, outcome: str
+) -> None:
+    async def decline(request: PermissionRequest) -> PermissionAnswer:
+        return PermissionAnswer(allowed=False)
+
+    async with bench(tmp_path, [call("list", {"path": "."}), say("I see."), say("I see.")]) as b:
+        b.prefix_may_break = "the same session goes on twice"
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            records = await ask(session, "Look.")
+        await _crash_at(b, session.id, records, ev.ToolStarted)
+        rules = {"permissions": {"list": permission}}
+        async with b.runtime(config=rules, ask=decline) as runtime:
+            assert [*await runtime.recover()] == [session.id]
+            again = await runtime.session(session.id)
+            await again.wait()
+            settled = of_type(await log_of(again), ev.ToolSettled)
+        assert [each.outcome for each in settled] == [outcome]
+
+
+async def _crash_at(b: Bench, session: str, records: list[AnyRecord], kind: type[ev.Event]) -> None:
+    """Put a log up to an event of that kind into a new store, as a crash leaves it there."""
+    at = [type(record.data) for record in records].index(kind)
+    async with await open_sqlite(b.store, clock=SystemClock()) as store:
+        begun = (await store.events(session))[: records[at].seq]
+    b.store = b.root / "crashed.db"
+    async with await open_sqlite(b.store, clock=SystemClock()) as store:
+        await store.restore(session, begun)

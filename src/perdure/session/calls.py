@@ -26,7 +26,7 @@ from perdure.session.workplace import Workplace
 from perdure.sources import check_entry
 from perdure.tools.base import ToolContext
 from perdure.tools.registry import ToolSet
-from perdure.tools.settle import NOT_RUN, Settled, prepare, run
+from perdure.tools.settle import NOT_RUN, UNKNOWN, Settled, prepare, run
 
 _logger = logging.getLogger("perdure.session")
 
@@ -83,17 +83,23 @@ class Calls:
             await self._log.write(event, *changed)
 
     async def _settle(self, call: ToolCall) -> Settled:
+        again = self._was_started(call)
         prepared = prepare(call, self._tools)
         if isinstance(prepared, Settled):
-            return prepared
+            return UNKNOWN if again else prepared
         context = self._context(call)
-        if refused := await self._gate.refusal(call, prepared, context):
-            return refused
+        if refused := await self._gate.refusal(call, prepared, context, again=again):
+            return UNKNOWN if again else refused
         await self._log.write(ToolStarted(self._step, call.id, call.name))
         with self._workplace.telemetry.call(context.session, self._step, call) as span:
             settled = await run(prepared, context)
             span.settled(settled)
         return settled
+
+    def _was_started(self, call: ToolCall) -> bool:
+        """Say whether a crash ended the call: it may have run, whatever becomes of it now."""
+        step = self._log.state.step
+        return step is not None and step.calls[call.id].started
 
     def _context(self, call: ToolCall) -> ToolContext:
         session, place = self._log.state.session, self._workplace

@@ -39,9 +39,12 @@ class Gate:
         self._asking = anyio.Lock()
 
     async def refusal(
-        self, call: ToolCall, prepared: Prepared, context: ToolContext
+        self, call: ToolCall, prepared: Prepared, context: ToolContext, *, again: bool = False
     ) -> Settled | None:
-        """Return the settlement of a call that may not run, None where it may."""
+        """Return the settlement of a call that may not run, None where it may.
+
+        One that runs `again` was let through before, so nobody is asked about it a second time.
+        """
         if self._workplace.allows_all:
             return None
         rules = self._workplace.config.permissions
@@ -53,6 +56,8 @@ class Gate:
             return None
         if ruling.permission == "deny":
             return denied(call.name, ruling.rule)
+        if again:
+            return None
         async with self._asking:
             return await self._asked(call, subject or await _subject(prepared, context))
 
