@@ -8,8 +8,10 @@ import stat
 import threading
 from pathlib import Path
 
+import pytest
+
 from perdure.testing import call, hold, home_of, say
-from tests.cli.chat.tmux import in_tmux
+from tests.cli.chat.tmux import READY, in_tmux
 from tests.cli.support import one_line, shell, until
 
 WRITE = call("write", {"path": "a.txt", "content": "one\ntwo\n"})
@@ -123,6 +125,33 @@ def test_ctrl_d_stops_and_settles_what_runs(tmp_path: Path) -> None:
         window.press("C-d")
         assert window.left() == 0
         assert s.status() == "interrupted"
+
+
+@pytest.mark.parametrize("key", ["at the prompt line", "at work", "at a question"])
+def test_ctrl_z_stops_the_chat_and_fg_goes_on_with_it(tmp_path: Path, key: str) -> None:
+    gate = threading.Event()
+    script = [say("Hello."), hold(gate, WRITE), say("Fine.")]
+    with shell(tmp_path, script) as s, in_tmux(s, jobs=True) as window:
+        window.begin()
+        if key != "at the prompt line":
+            window.send("Write it.")
+            s.provider.wait_until_received(2)
+        if key == "at a question":
+            gate.set()
+            window.until("or a reason]")
+        window.press("C-z")
+        window.until("stopped with 148")
+        assert s.row().pending == 0
+        gate.set()
+        window.press("Enter")
+        if key == "at the prompt line":
+            window.until("stopped with 148", READY)
+            window.send("Write it.")
+        window.until("or a reason]")
+        window.send("y")
+        window.until("✓ write a.txt", "Fine.", "/help")
+        window.press("C-d")
+        assert window.left() == 0
 
 
 def test_a_request_to_terminate_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:

@@ -116,10 +116,12 @@ def in_tmux(
     rows: int = 30,
     ready: str = READY,
     settings: Mapping[str, str] | None = None,
+    jobs: bool = False,
 ) -> Generator[Tmux]:
     """Run `perdure chat` in a window; wait until it can be typed in.
 
-    `settings` are environment variables of the chat, also those that tmux would set.
+    `settings` are environment variables of the chat, also those that tmux would set. With `jobs`
+    it is the job of a shell, which says when it is stopped and goes on with it after Enter.
     """
     socket = home_of(s.directory) / f"tmux-{secrets.token_hex(2)}"
     left_out = {"NO_COLOR", "TMUX", "COLUMNS", "LINES"}
@@ -131,6 +133,8 @@ def in_tmux(
     size = ["-x", str(columns), "-y", str(rows)]
     then = 'echo "left with $?"; stty -a | grep -o " -\\?icanon"; exec cat'
     command = f"{chat}; {then}"
+    if jobs:
+        command = f"set -m; {chat}; echo stopped with $?; read back; fg; {then}"
     file = socket.with_suffix(".conf")
     file.write_text("set -g history-limit 100000\n")
     window.do("-f", str(file), "new-session", "-d", *size, "-c", str(s.directory), command)

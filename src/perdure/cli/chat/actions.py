@@ -105,6 +105,7 @@ class Actions:
             ("Tab", "complete a command, or a path behind an @"),
             ("Ctrl-C", "stop what runs; else empty the line"),
             ("Ctrl-D", "leave"),
+            ("Ctrl-Z", "stop the whole chat; `fg` in the shell goes on with it"),
         ]
         self._put([table(("COMMAND", "DOES"), rows), line(), table(("KEY", "DOES"), keys)])
 

@@ -43,7 +43,7 @@ def answer_keys(answer: Callable[[str], None]) -> KeyBindings:
 
 
 def leaving_keys(stop: Callable[[], None], leave: Callable[[], None]) -> KeyBindings:
-    """Return the keys that count wherever the cursor is: Ctrl-C and Ctrl-D."""
+    """Return the keys that count wherever the cursor is: Ctrl-C, Ctrl-D and Ctrl-Z."""
     keys = KeyBindings()
 
     @keys.add("c-c", eager=True)
@@ -56,5 +56,9 @@ def leaving_keys(stop: Callable[[], None], leave: Callable[[], None]) -> KeyBind
             event.current_buffer.delete()
         else:
             leave()
+
+    @keys.add("c-z", eager=True)
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
 
     return keys
