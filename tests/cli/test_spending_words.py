@@ -79,6 +79,11 @@ def test_the_price_of_a_broken_prefix_is_a_sentence(price: PrefixPrice, words: s
     assert prefix_words(price) == words
 
 
+def test_the_price_of_a_compaction_names_the_summary_that_is_in_it() -> None:
+    words = prefix_words(PrefixPrice(4_000, 0.06), compaction=True)
+    assert words.endswith("which with the summary costs about $0.0600 more than from the cache")
+
+
 def test_the_transcript_begins_with_what_was_spent(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [say("Because.", usage=USAGE)]) as s:
         here("run", "Why?")

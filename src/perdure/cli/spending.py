@@ -29,15 +29,19 @@ def spent_words(spent: Spent) -> str:
     return ", ".join((requests, *_tokens(spent.usage), *_cost(whole)))
 
 
-def prefix_words(price: PrefixPrice) -> str:
-    """Return in a sentence what it costs to break the cached prefix; empty where none is lost."""
+def prefix_words(price: PrefixPrice, *, compaction: bool = False) -> str:
+    """Return in a sentence what it costs to break the cached prefix; empty where none is lost.
+
+    What a `compaction` costs has its summary in it.
+    """
     if not price.tokens:
         return ""
     anew = f"the next step sends about {price.tokens:,} tokens anew"
     if price.dollars is None:
         return f"{anew}; what that costs is not known"
     more = "more" if price.dollars >= 0 else "less"
-    return f"{anew}, which costs about {dollars(abs(price.dollars))} {more} than from the cache"
+    costs = "with the summary costs" if compaction else "costs"
+    return f"{anew}, which {costs} about {dollars(abs(price.dollars))} {more} than from the cache"
 
 
 def _tokens(usage: Usage) -> Iterable[str]:

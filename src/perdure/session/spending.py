@@ -210,7 +210,9 @@ def _prefix_tokens(state: SessionState) -> int:
 def _compacted_tokens(state: SessionState, window: int) -> int:
     """Return about how many tokens are left by a compaction that is asked for; 0 without one."""
     start = kept_from(state.items, window, "asked")
-    return start and fixed_tokens(state) + _SUMMARY + tokens_of(state.items[start:])
+    if not start:
+        return 0
+    return fixed_tokens(state) + _SUMMARY + tokens_of(state.items[start:])
 
 
 def _plus(so_far: float | None, more: float | None) -> float | None:

@@ -137,7 +137,8 @@ class Actions:
     async def compact(self, _: str) -> None:
         """Put a summary in the place of the older history."""
         session = self._session
-        if await self._agreed(await session.prefix_price(compaction=True), "Compact the history?"):
+        price = await session.prefix_price(compaction=True)
+        if await self._agreed(price, "Compact the history?", compaction=True):
             try:
                 if not await session.compact():
                     self._note("there is nothing to summarize")
@@ -252,11 +253,12 @@ class Actions:
             raise UsageError("there is no session before the first prompt")
         return self._conversation.session
 
-    async def _agreed(self, price: PrefixPrice, question: str) -> bool:
+    async def _agreed(self, price: PrefixPrice, question: str, *, compaction: bool = False) -> bool:
         """Say what breaking the prefix costs, and ask; it is not asked for where it costs none."""
         if not price.tokens:
             return True
-        words = line(Words(f"{prefix_words(price)}. {question}", "strong"))
+        costs = prefix_words(price, compaction=compaction)
+        words = line(Words(f"{costs}. {question}", "strong"))
         answer = await self._screen.ask([line(), words], "[y/N]")
         return answer.lower() in {"y", "yes"}
 
