@@ -66,7 +66,7 @@ def test_a_run_is_interrupted_from_another_terminal(tmp_path: Path, here: Here) 
     assert ended.code == 130
     assert "interrupted by `perdure interrupt` or another program" in ended.err
     assert KEPT not in ended.err
-    assert (listed["status"], listed["reason"]) == ("interrupted", "its last step was interrupted")
+    assert (listed["status"], listed["reason"]) == ("interrupted", "its work was interrupted")
     assert again.out == "Fine.\n"
 
 

@@ -92,6 +92,17 @@ async def test_a_log_that_lacks_an_event_is_refused(
     assert words in await refusal(root, edited(busy, edit))
 
 
+async def test_a_drain_that_was_interrupted_between_steps_within_one_is_refused(
+    root: Path, busy: bytes
+) -> None:
+    def edit(lines: list[dict[str, Any]]) -> None:
+        at = event_line_of(lines, "step.finished")
+        lines.insert(at, lines[at] | {"type": "drain.interrupted", "data": {}})
+        numbered(lines)
+
+    assert "step 1 is still open" in await refusal(root, edited(busy, edit))
+
+
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

@@ -377,6 +377,7 @@ def test_a_call_that_had_ended_keeps_its_result_and_one_that_ran_reads_outcome_u
 
 ELSEWHERE = {
     "compaction.failed",
+    "drain.interrupted",
     "entry.removed",
     "instructions.discovered",
     "interrupt.asked",

@@ -140,7 +140,7 @@ async def test_an_interrupt_and_a_declined_call_are_told_apart(tmp_path: Path) -
         await session.prompt("Hello")
         await b.provider.received(1)
         await session.interrupt()
-        assert await standing(runtime) == Standing("interrupted", "its last step was interrupted")
+        assert await standing(runtime) == Standing("interrupted", "its work was interrupted")
         await ask(session, "Dare")
         assert await standing(runtime) == Standing("interrupted", "a tool call was declined")
 

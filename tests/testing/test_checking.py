@@ -269,6 +269,10 @@ BREAKS: dict[str, tuple[Callable[[Log], Log], str]] = {
     ),
     "a repeated number": (changed(ev.StepStarted, 1, step=1), "step 1 starts after step 1"),
     "two open steps": (without(ev.StepFinished), "step 2 starts and step 1 has no settlement"),
+    "an interrupt between steps within one": (
+        inserted(ev.ToolStarted, ev.DrainInterrupted()),
+        "drain.interrupted while step 1 has no settlement",
+    ),
     "a second settlement": (
         doubled(ev.StepFinished),
         "step.finished is of step 1 and the open one is none",

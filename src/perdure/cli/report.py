@@ -218,5 +218,7 @@ class Ending(msgspec.Struct, frozen=True):
                 return msgspec.structs.replace(self, open_calls=calls)
             case ev.StepFinished(_, outcome, failure):
                 return msgspec.structs.replace(self, outcome=outcome, failure=failure)
+            case ev.DrainInterrupted():
+                return msgspec.structs.replace(self, outcome="interrupted", failure=None)
             case _:
                 return self

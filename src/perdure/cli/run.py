@@ -155,7 +155,7 @@ async def _interrupted_elsewhere(session: Session, admission: Admission, ending:
         return True
     if ending.outcome and not ending.open_calls:
         return False
-    # Asked between two steps, or while the prompt still waited, it left no settlement behind.
+    # Asked while the prompt still waited, it left no settlement behind.
     last = (await session.state()).last_seq
     async with aclosing(session.events(after=admission.seq - 1)) as records:
         async for record in records:

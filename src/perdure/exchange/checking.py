@@ -229,6 +229,11 @@ def _finished(state: SessionState, event: ev.StepFinished) -> None:
         raise _Wrong(f"a call of step {event.step} has no result")
 
 
+def _between_steps(state: SessionState, _: ev.DrainInterrupted) -> None:
+    if state.step is not None:
+        raise _Wrong(f"step {state.steps} is still open")
+
+
 _CHECKS: dict[type[ev.Event], Callable[[SessionState, Any], Any]] = {
     ev.SessionCreated: _paths,
     ev.SessionMoved: _paths,
@@ -246,4 +251,5 @@ _CHECKS: dict[type[ev.Event], Callable[[SessionState, Any], Any]] = {
     ev.ToolSettled: _settled,
     ev.RecoveryStarted: _in_step,
     ev.StepFinished: _finished,
+    ev.DrainInterrupted: _between_steps,
 }

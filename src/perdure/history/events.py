@@ -116,6 +116,16 @@ class InterruptAsked(Event, frozen=True):
     drain: int
 
 
+class DrainInterrupted(Event, frozen=True):
+    """A drain was interrupted between two Steps.
+
+    What stands unanswered in the history calls for no Step any more; the next Prompt goes on from
+    there.
+    """
+
+    type: ClassVar[str] = "drain.interrupted"
+
+
 class EntrySet(Event, frozen=True):
     """A session entry has a new JSON value (null is a value)."""
 
@@ -361,6 +371,7 @@ EVENTS: dict[str, type[Event]] = {
         SessionForked,
         SessionReverted,
         InterruptAsked,
+        DrainInterrupted,
         EntrySet,
         EntryRemoved,
         InstructionsDiscovered,

@@ -139,6 +139,10 @@ def _finished(changes: RowChanges, event: ev.StepFinished) -> None:
     changes.columns["outcome"] = event.outcome
 
 
+def _interrupted(changes: RowChanges, _: ev.DrainInterrupted) -> None:
+    changes.columns["outcome"] = "interrupted"
+
+
 def _entry(entry: SourceSnapshot) -> bytes:
     return msgspec.json.encode(entry)
 
@@ -155,4 +159,5 @@ _PROJECTORS: dict[type[ev.Event], Callable[[RowChanges, Any], None]] = {
     ev.SystemMessage: _told,
     ev.StepStarted: _step_started,
     ev.StepFinished: _finished,
+    ev.DrainInterrupted: _interrupted,
 }

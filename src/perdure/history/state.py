@@ -502,6 +502,12 @@ def _recovering(state: SessionState, event: ev.RecoveryStarted) -> None:
         state.step.recoveries = event.attempt
 
 
+def _interrupted(state: SessionState, _event: ev.DrainInterrupted) -> None:
+    state.crashes = 0
+    state.outcome = "interrupted"
+    state.unread = False
+
+
 def _step_finished(state: SessionState, event: ev.StepFinished) -> None:
     state.step = None
     state.crashes = state.crashes + 1 if event.outcome == "crashed" else 0
@@ -539,4 +545,5 @@ _FOLDS: dict[type[ev.Event], Callable[[SessionState, Any], None]] = {
     ev.ToolSettled: _tool_settled,
     ev.RecoveryStarted: _recovering,
     ev.StepFinished: _step_finished,
+    ev.DrainInterrupted: _interrupted,
 }

@@ -192,6 +192,7 @@ class _Watch:
         self._calls: dict[str, ToolCall] = {}
         self._stop: StopReason = "end"
         self._finished: ev.StepFinished | None = None
+        self._interrupted = False
 
     def see(self, record: AnyRecord) -> None:
         """Take in the next record; show each tool call that begins."""
@@ -205,6 +206,8 @@ class _Watch:
                 self._show(f"{shortened(about, _WIDTH)}\n")
             case ev.StepFinished():
                 self._finished = record.data
+            case ev.DrainInterrupted():
+                self._interrupted = True
             case _:
                 pass
 
@@ -213,7 +216,7 @@ class _Watch:
         finished = self._finished
         if finished is None:
             return "the task was interrupted before it began"
-        match finished.outcome:
+        match "interrupted" if self._interrupted else finished.outcome:
             case "completed" if self._calls:
                 return "the task reached its step limit before it was done"
             case "completed" if self._stop == "length":

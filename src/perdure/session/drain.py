@@ -9,6 +9,7 @@ import msgspec
 
 from perdure.clock import Clock
 from perdure.errors import LeaseLost, StaleBoundary
+from perdure.history.events import DrainInterrupted
 from perdure.history.state import SessionState
 from perdure.session.attempts import Attempts, RetryPolicy
 from perdure.session.boundary import Boundary, Crossed
@@ -155,3 +156,5 @@ class _Work:
             await self._step.interrupt()
         else:
             await abandon(self._log)
+        if self._log.state.unread:
+            await self._log.write(DrainInterrupted())

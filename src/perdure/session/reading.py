@@ -102,6 +102,8 @@ class _PromptScope:
                 return True
             case ev.AssistantMessage():
                 self._calls = any(isinstance(part, ToolCall) for part in record.data.parts)
+            case ev.DrainInterrupted():
+                self.over = self._open
             case ev.StepFinished():
                 self.over = self._open and self._settles(record.data)
             case _:

@@ -43,7 +43,7 @@ async def standing_of(row: SessionRow, equipment: Equipment) -> Standing:
     if row.outcome == "failed":
         return await _failed(row, equipment.store)
     if row.outcome == "interrupted":
-        return Standing("interrupted", "its last step was interrupted")
+        return Standing("interrupted", "its work was interrupted")
     if row.outcome == "declined":
         return Standing("interrupted", "a tool call was declined")
     return Standing("idle")

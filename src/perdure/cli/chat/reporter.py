@@ -57,6 +57,7 @@ class ChatReporter:
             ev.ToolProgress: self._tool_progress,
             ev.ToolSettled: self._tool_settled,
             ev.StepFinished: self._step_finished,
+            ev.DrainInterrupted: self._interrupted,
             ev.SessionReverted: self._reverted,
         }
 
@@ -198,13 +199,17 @@ class ChatReporter:
             case "failed" if event.failure:
                 self.note(event.failure.message, "bad")
             case "interrupted":
-                self.note("interrupted")
+                self._interrupted()
             case "declined":
                 self.note("a tool call was declined, so the model stopped there")
             case "crashed":
                 self.note("the process that worked on this died; what it had begun is settled")
             case _:
                 pass
+
+    def _interrupted(self, _: ev.DrainInterrupted | None = None) -> None:
+        self.live.rest()
+        self.note("interrupted")
 
     def _reverted(self, _: ev.SessionReverted) -> None:
         self.note("gone back to an earlier message: the model no longer sees what came after it")

@@ -18,6 +18,7 @@ _MEANWHILE = (
     ev.ToolSettled,
     ev.RecoveryStarted,
     ev.StepFinished,
+    ev.DrainInterrupted,
     ev.SessionReverted,
 )
 """What waits until a compaction is settled."""

@@ -101,6 +101,8 @@ class _Inbox:
             case ev.StepFinished(outcome=outcome):
                 self.unread = self.unread and outcome not in {"failed", "interrupted", "declined"}
                 self.again = self.unread and outcome == "overflowed"
+            case ev.DrainInterrupted():
+                self.unread = self.again = False
             case ev.Note():
                 self.noted = True
             case ev.SessionForked() | ev.SessionReverted():

@@ -16,6 +16,7 @@ _OUTSIDE_OF_STEPS = (
     ev.Note,
     ev.SessionReverted,
     ev.SessionForked,
+    ev.DrainInterrupted,
 )
 
 
