@@ -180,7 +180,9 @@ class Runtime:
         """Go on with whatever has work and nobody works on; return the ids of those sessions.
 
         These are sessions with Prompts that this runtime may answer, and those whose process died
-        in its work. It returns when they are found; the work goes on as after a prompt.
+        in its work. Where a process in another container, which cannot be seen from here, may work
+        on one, its lease has to run out first. It returns when they are found; the work goes on as
+        after a prompt.
         """
         return await self._coordinator.recover()
 

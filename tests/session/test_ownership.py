@@ -31,7 +31,8 @@ from perdure.testing import (
     serve_in_thread,
 )
 from tests.session.owner_worker import OwnerJob
-from tests.session.support import KEY, Bench, bench, log_of, of_type
+from tests.session.support import KEY, Bench, ask, bench, log_of, of_type
+from tests.store.store_support import raw
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -370,6 +371,60 @@ async def test_a_start_wakes_what_was_left_and_nothing_else(tmp_path: Path) -> N
                 rows = {row.id: row for row in await runtime.sessions()}
             assert (rows[waiting.id].outcome, rows["left"].outcome) == ("completed", "completed")
             assert (rows[held.id].pending, rows[idle.id].last_seq) == (1, 1)
+
+
+async def _left_open(b: Bench) -> Sequence[ev.Record]:
+    """Return the log of a session whose step is open, in a new store."""
+    async with b.runtime() as runtime:
+        session = await b.session(runtime)
+        records = await ask(session, "Hello")
+    end = [type(record.data) for record in records].index(ev.StepStarted)
+    async with await open_sqlite(b.store, clock=SystemClock()) as store:
+        begun = (await store.events(session.id))[: records[end].seq]
+    b.store = b.root / "elsewhere.db"
+    async with await open_sqlite(b.store, clock=SystemClock()) as store:
+        await store.restore("left", begun)
+    return begun
+
+
+OUT_OF_SIGHT = "elsewhere|7|7|id"
+
+
+@anyio_test
+async def test_a_start_takes_over_from_a_process_out_of_sight_when_its_lease_is_over(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [say("1"), say("1")]) as b:
+        await _left_open(b)
+        with raw(b.store) as connection:
+            connection.execute("INSERT INTO holder VALUES (7, 'elsewhere', 7, 7, 0.05, 0)")
+            connection.execute("UPDATE session SET owner = ?, holder = 7", (OUT_OF_SIGHT,))
+        async with b.runtime() as runtime:
+            assert await runtime.recover() == ["left"]
+            session = await runtime.session("left")
+            with anyio.fail_after(20):
+                await session.wait()
+            outcomes = [each.outcome for each in of_type(await log_of(session), ev.StepFinished)]
+        assert outcomes == ["crashed", "completed"]
+
+
+@anyio_test
+async def test_a_start_leaves_a_process_out_of_sight_to_its_work(tmp_path: Path) -> None:
+    async with bench(tmp_path, [say("1")]) as b:
+        await _left_open(b)
+        async with await open_sqlite(b.store, clock=SystemClock()) as store:
+            lease = await store.claim("left", OUT_OF_SIGHT)
+            assert lease is not None
+            with raw(b.store) as connection:
+                connection.execute("UPDATE holder SET host = 'elsewhere'")
+            async with b.runtime() as runtime:
+                assert await runtime.recover() == ["left"]
+                await store.append("left", [ev.StepFinished(1, "interrupted")], release=lease)
+                session = await runtime.session("left")
+                with anyio.fail_after(20):
+                    await session.wait()
+                assert (await session.state()).outcome == "interrupted"
+        assert len(b.provider.requests) == 1
 
 
 def _is_of_step(event: ev.Event) -> bool:

@@ -14,6 +14,7 @@ from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
 from perdure.session.log import caught_up
+from perdure.session.owner import owner_is_in_sight
 from perdure.session.titles import Titles
 from perdure.store.contract import Lease, SessionRow
 
@@ -87,7 +88,9 @@ class Coordinator:
     async def recover(self) -> list[str]:
         """Wake every session that has work and that nobody drains; return their ids.
 
-        A session whose log is damaged is left alone, with a warning.
+        One whose owner cannot be seen from here, as in another container, is waited for: it is
+        worked on when that one's lease has run out. A session whose log is damaged is left alone,
+        with a warning.
         """
         woken: list[str] = []
         for row in await self._equipment.store.sessions():
@@ -147,11 +150,11 @@ class Coordinator:
     async def _is_left(self, row: SessionRow) -> bool:
         """Say whether a session has work for this process that nobody does."""
         store, owner = self._equipment.store, self._equipment.owner
-        if row.owner not in {"", owner} or self.is_busy(row.id):
+        if self.is_busy(row.id) or (row.owner not in {"", owner} and owner_is_in_sight(row.owner)):
             return False
         if row.crashed or row.outcome == "open":
             return True
-        if not row.pending and row.outcome != "crashed":
+        if not (row.owner or row.pending or row.outcome == "crashed"):
             return False
         try:
             state = fold(row.id, await store.events(row.id))

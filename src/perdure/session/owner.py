@@ -18,6 +18,12 @@ def owner_is_gone(owner: str) -> bool:
     return process is not None and is_gone(process, this_process())
 
 
+def owner_is_in_sight(owner: str) -> bool:
+    """Say whether the end of the process that made the name would be known here."""
+    process = _process(owner)
+    return process is not None and process.host == this_process().host
+
+
 def described(owner: str) -> str:
     """Return who an owner is, in words for people."""
     process = _process(owner)
