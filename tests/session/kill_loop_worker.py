@@ -32,6 +32,7 @@ class Sent(msgspec.Struct):
     prompt: str
     delivery: ev.Delivery = "steer"
     pause: float = 0.0
+    images: tuple[str, ...] = ()
 
 
 class LoopJob(msgspec.Struct):
@@ -120,12 +121,15 @@ async def main(job: LoopJob) -> None:
         environ=job.environ,
         tools=tools(job),
         retry=RetryPolicy(base=0.001),
+        titles=True,
     ) as runtime:
         await runtime.recover()
         for sent in job.sent:
             await anyio.sleep(sent.pause)
             session = await runtime.session(sent.session)
-            await session.prompt("Go on.", id=sent.prompt, delivery=sent.delivery)
+            await session.prompt(
+                "Go on.", id=sent.prompt, delivery=sent.delivery, images=sent.images
+            )
             note(job.path / "acknowledged.txt", sent.prompt)
         if not job.to_the_end:
             await anyio.sleep_forever()

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ import pytest
 from perdure import Runtime
 from perdure.clock import SystemClock
 from perdure.history import events as ev
+from perdure.session.delegation import task_session
 from perdure.store.sqlite import open_sqlite
 from perdure.testing import (
     ReceivedRequest,
@@ -33,12 +34,14 @@ from perdure.testing import (
     call,
     calls,
     check_store,
+    error,
     isolated_environment,
     say,
     serve_in_thread,
     stall,
 )
 from perdure.testing.provider import ProtocolName
+from tests import pictures
 from tests.session.kill_loop_worker import LoopJob, Sent
 from tests.session.support import KEY, of_type
 from tests.tools.processes import is_alive, wait_until_gone
@@ -56,6 +59,7 @@ class Scene:
 
     def __init__(self, root: Path, provider: ScriptedProvider, protocol: ProtocolName) -> None:
         (root / "project").mkdir()
+        (root / "project/dot.png").write_bytes(pictures.png())
         self.root = root
         self.provider = provider
         self.alive: list[int] = []
@@ -67,7 +71,7 @@ class Scene:
         )
         self._job = LoopJob(
             root=str(root),
-            config=provider.config(protocol, api_key_env=KEY),
+            config=provider.config(protocol, api_key_env=KEY, images=True),
             environ=isolated_environment(root) | {KEY: "scripted-key"},
             lease=LEASE,
         )
@@ -126,9 +130,10 @@ class Scene:
                 row = await store.prompt(prompt)
                 if row is None or row.state != "promoted":
                     found.append(f"prompt {prompt} was acknowledged and is {row}")
-            for session in self.sessions:
-                found += self._about_effects(session, await store.events(session))
-        return found
+            logs = {row.id: await store.events(row.id) for row in await store.sessions()}
+            for session, records in logs.items():
+                found += self._about_effects(session, records)
+            return [*found, *_about_tasks(logs)]
 
     def _about_effects(self, session: str, records: Any) -> Iterator[str]:
         effects = [line for line in self.lines("effects.txt") if line.startswith(f"{session}:")]
@@ -140,8 +145,34 @@ class Scene:
                 yield f"the effect {key} took place {effects.count(key)} times"
         for event in of_type(records, ev.ToolSettled):
             key = f"{session}:{event.step}:{event.call}"
-            if event.outcome == "completed" and key not in effects:
+            acts = started.get(key) != "task"
+            if event.outcome == "completed" and acts and key not in effects:
                 yield f"the call {key} is completed and had no effect"
+
+
+def _about_tasks(logs: Mapping[str, Sequence[ev.Record]]) -> Iterator[str]:
+    """Yield sessions that work on a task of no call, or whose task has begun twice."""
+    given = {
+        task_session(session, event.step, event.call): (session, event.call)
+        for session, records in logs.items()
+        for event in of_type(records, ev.ToolStarted)
+        if event.name == "task"
+    }
+    for session, records in logs.items():
+        (created,) = of_type(records, ev.SessionCreated)
+        if created.parent and given.get(session) != (created.parent, created.call):
+            yield f"session {session} works on a task that no call gave"
+        if created.parent and len(of_type(records, ev.PromptPromoted)) > 1:
+            yield f"the task of session {session} was begun twice"
+    for session, (giver, call_) in given.items():
+        settled = [each for each in of_type(logs[giver], ev.ToolSettled) if each.call == call_]
+        if [each.outcome for each in settled] == ["completed"] and session not in logs:
+            yield f"the call {giver}:{call_} is completed and its task never began"
+
+
+def _titles(request: ReceivedRequest, number: int) -> Reply:
+    """Answer some requests for a title late, and some with none."""
+    return [say("A title"), stall(say("A late title"), seconds=0.3), error(500)][number % 3]
 
 
 def _model(request: ReceivedRequest, number: int) -> Reply:
@@ -150,6 +181,9 @@ def _model(request: ReceivedRequest, number: int) -> Reply:
     if last["role"] == "tool" or "tool_result" in str(last):
         return say("I see.")
     effect = call("effect", {"seconds": 0.03})
+    if number % 3 == 0 and b'"task"' in request.body:
+        task = call("task", {"description": "A part", "prompt": "Do a part."})
+        return calls(task, effect, task)
     match number % 4:
         case 0:
             return calls(effect, effect, call("again", {"seconds": 0.01}))
@@ -163,7 +197,7 @@ def _model(request: ReceivedRequest, number: int) -> Reply:
 
 @contextmanager
 def scene(root: Path, protocol: ProtocolName, model: Any = _model) -> Generator[Scene]:
-    with serve_in_thread(model) as provider:
+    with serve_in_thread(model, titles=_titles) as provider:
         opened = Scene(root, provider, protocol)
         try:
             yield opened
@@ -180,6 +214,7 @@ def _one_round(s: Scene, chance: random.Random, ids: Iterator[int]) -> None:
                 prompt=f"p{next(ids)}",
                 delivery=chance.choice(["steer", "queue"]),
                 pause=chance.uniform(0, 0.05),
+                images=("dot.png",) * chance.randint(0, 1),
             )
             for _ in range(chance.randint(1, 4))
         ]
