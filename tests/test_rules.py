@@ -60,7 +60,7 @@ WORK = {
     14: "sealed-reasoning reasoning-elsewhere",
     15: "one-drain fencing lease-renewal",
     16: "recovery recovered-tasks crash-loop",
-    17: "interrupt interrupted-tasks interrupt-elsewhere wakes waiting",
+    17: "interrupt interrupted-tasks tasks-left interrupt-elsewhere wakes waiting",
     18: "no-gap-in-seq log-is-the-truth no-fragments",
     19: "read-once live-fragments slow-readers",
     20: "fork revert",

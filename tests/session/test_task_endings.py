@@ -264,3 +264,59 @@ def free_of_its_owner(store: Path, session: str) -> None:
     """Leave a session as it is when the lease of who drains it has run out."""
     with raw(store) as connection:
         connection.execute("UPDATE session SET owner = '', holder = NULL WHERE id = ?", (session,))
+
+
+async def crashed_while_a_task_spoke(b: Bench) -> tuple[str, str]:
+    """Leave a session and its task in a new store as a crash does; return the ids of both."""
+    async with b.runtime() as runtime:
+        session = await begun(b, runtime, 2)
+        child = await only_child(runtime, session)
+        logs = {id_: await store_log(b, id_) for id_ in (session.id, child.id)}
+    b.store = b.root / "crashed.db"
+    async with await open_sqlite(b.store, clock=SystemClock()) as store:
+        for id_, records in logs.items():
+            await store.restore(id_, records)
+    return session.id, child.id
+
+
+def speaking() -> Cast:
+    return Cast(main=[gives("part"), say("On.")], part=[hold(NEVER(), say("Part")), say("Part")])
+
+
+async def test_a_task_is_not_gone_on_with_once_its_call_was_reverted(tmp_path: Path) -> None:
+    async with bench(tmp_path, speaking()) as b:
+        session, child = await crashed_while_a_task_spoke(b)
+        async with b.runtime() as runtime:
+            await (await runtime.session(session)).revert(1)
+            assert await runtime.recover() == []
+            task = await runtime.session(child)
+            assert [each.outcome for each in of_type(await log_of(task), ev.StepFinished)] == [
+                "interrupted"
+            ]
+            assert await runtime.recover() == []
+        assert len(b.provider.requests) == 2
+
+
+async def test_a_task_whose_call_is_not_run_again_is_not_gone_on_with(tmp_path: Path) -> None:
+    async with bench(tmp_path, speaking()) as b:
+        session, child = await crashed_while_a_task_spoke(b)
+        async with await open_sqlite(b.store, clock=SystemClock()) as store:
+            await store.append(session, [ev.RecoveryStarted(1, attempt) for attempt in (1, 2, 3)])
+        async with b.runtime() as runtime:
+            assert await runtime.recover() == [session]
+            giver = await runtime.session(session)
+            await giver.wait()
+            assert [outcome for outcome, _ in results(await log_of(giver))] == ["unknown"]
+            assert await runtime.recover() == []
+            assert (await (await runtime.session(child)).row()).outcome == "interrupted"
+        assert len(b.provider.requests) == 3
+
+
+async def test_a_task_is_woken_by_its_call_and_by_nobody_else(tmp_path: Path) -> None:
+    async with bench(tmp_path, speaking()) as b:
+        session, _ = await crashed_while_a_task_spoke(b)
+        async with b.runtime() as runtime:
+            assert await runtime.recover() == [session]
+            giver = await runtime.session(session)
+            await giver.wait()
+            assert [outcome for outcome, _ in results(await log_of(giver))] == ["completed"]

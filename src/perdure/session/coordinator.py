@@ -13,6 +13,7 @@ from perdure.session.delegation import Delegation
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
+from perdure.session.leftovers import is_left_to_its_call
 from perdure.session.log import caught_up
 from perdure.session.owner import owner_is_in_sight
 from perdure.session.titles import Titles
@@ -90,11 +91,11 @@ class Coordinator:
 
         One whose owner cannot be seen from here, as in another container, is waited for: it is
         worked on when that one's lease has run out. A session whose log is damaged is left alone,
-        with a warning.
+        with a warning. A task is left to the call that gave it; it is settled where that call is.
         """
         woken: list[str] = []
         for row in await self._equipment.store.sessions():
-            if await self._is_left(row):
+            if await self._is_left(row) and not await self._is_of_call(row):
                 self.wake(row.id)
                 woken.append(row.id)
         return woken
@@ -162,6 +163,15 @@ class Coordinator:
             _log.warning("session %s cannot be recovered: %s", row.id, error)
             return False
         return has_work(state, owner, _ANY_STEP)
+
+    async def _is_of_call(self, row: SessionRow) -> bool:
+        """Say whether a call has to wake the session, or nobody any more."""
+        equipment = self._equipment
+        try:
+            return await is_left_to_its_call(equipment.store, equipment.feed, equipment.owner, row)
+        except PerdureError as error:
+            _log.warning("session %s cannot be recovered: %s", row.id, error)
+            return True
 
     async def _run(self, session: str) -> None:
         running, store = self._running[session], self._equipment.store

@@ -55,6 +55,11 @@ def task_session(session: str, step: int, call: str) -> str:
     return derived_id("task", session, str(step), call)
 
 
+def task_prompt(child: str) -> str:
+    """Return the id of the prompt with which a session that works on a task begins."""
+    return derived_id("prompt", child)
+
+
 class TaskCall(msgspec.Struct, frozen=True):
     """The call that gives a task, and what the session that works on it takes over.
 
@@ -77,7 +82,7 @@ class TaskCall(msgspec.Struct, frozen=True):
     @property
     def prompt(self) -> str:
         """The id of its prompt."""
-        return derived_id("prompt", self.child)
+        return task_prompt(self.child)
 
     def beginning(self, title: str, prompt: str) -> tuple[ev.SessionCreated, ev.PromptAdmitted]:
         """Return the events with which the session begins."""
