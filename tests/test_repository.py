@@ -16,7 +16,7 @@ SOURCE = ROOT / "src"
 # A room may import from the floors below its own, and from nothing beside or above it.
 # The package itself, with `__main__`, is the room without a name.
 FLOORS = (
-    ("errors", "clock", "durable"),
+    ("background", "errors", "clock", "durable"),
     ("context",),
     ("history",),
     ("store",),

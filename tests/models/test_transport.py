@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import socket
 import sys
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -20,7 +21,7 @@ from perdure.clock import SystemClock
 from perdure.history.content import Text, ToolCall
 from perdure.models.protocols import wire_protocols
 from perdure.models.transport import Transport, address, is_loopback
-from perdure.models.types import Answer, Endpoint, Piece, TextPiece
+from perdure.models.types import Answer, Endpoint, Piece, Stream, TextPiece
 from perdure.testing import nobody_listens
 from tests.models.loopback import head, serving
 from tests.models.streams import (
@@ -50,26 +51,23 @@ async def transport() -> AsyncGenerator[Transport]:
         yield transport
 
 
-Ask = Callable[..., AsyncGenerator[Piece]]
-
-
 def stream(
     transport: Transport, url: str, protocol: str = "openai-chat", **members: object
-) -> AsyncGenerator[Piece]:
+) -> Stream:
     endpoint = Endpoint("acme", protocol, url, "secret-key", silence_timeout=5.0)
     endpoint = replace(endpoint, **{"api_key_env": "ACME_KEY", **members})
     return wire_protocols(transport)[protocol].stream(endpoint, "m", b'{"model":"m"}')
 
 
-async def collect(pieces: AsyncGenerator[Piece]) -> list[Piece]:
-    async with aclosing(pieces):
+async def collect(opened: Stream) -> list[Piece]:
+    async with opened as pieces:
         return [piece async for piece in pieces]
 
 
-async def failing(pieces: AsyncGenerator[Piece], kind: type[errors.ProviderError]) -> str:
+async def failing(opened: Stream, kind: type[errors.ProviderError]) -> str:
     """Return the message of the error, which must hold no key and be one line."""
     with pytest.raises(kind) as caught:
-        await collect(pieces)
+        await collect(opened)
     message = str(caught.value)
     assert "secret-key" not in message
     assert message.isprintable()
@@ -83,6 +81,15 @@ async def test_a_stream_comes_in_pieces_and_ends_with_one_answer(
     async with serving([head(), HELLO[protocol]]) as server:
         *pieces, answer = await collect(stream(transport, server.url, protocol))
     assert "".join(piece.text for piece in pieces if isinstance(piece, TextPiece)) == "Hello"
+    assert isinstance(answer, Answer)
+    assert answer.parts == (Text("Hello"),)
+
+
+async def test_a_stream_that_comes_packed_all_the_same_is_unpacked(transport: Transport) -> None:
+    packed = gzip.compress(CHAT_HELLO)
+    acts = [head(Content_Encoding="gzip"), *(packed[at : at + 1] for at in range(len(packed)))]
+    async with serving(acts) as server:
+        *_, answer = await collect(stream(transport, server.url))
     assert isinstance(answer, Answer)
     assert answer.parts == (Text("Hello"),)
 
@@ -253,8 +260,7 @@ async def test_half_an_event_at_the_end_is_a_cut(transport: Transport) -> None:
 async def test_pieces_come_before_the_stream_breaks(transport: Transport) -> None:
     cut = frames(delta(content="Hel"))
     async with serving([head(Content_Length="999"), cut]) as server:
-        pieces = stream(transport, server.url)
-        async with aclosing(pieces):
+        async with stream(transport, server.url) as pieces:
             assert await anext(pieces) == TextPiece("Hel")
             with pytest.raises(errors.BrokenStream, match="the connection broke"):
                 await anext(pieces)
@@ -340,8 +346,7 @@ async def test_time_that_the_reader_takes_is_not_the_providers_silence(
     transport: Transport,
 ) -> None:
     async with serving([head(), frames(delta(content="a")), CHAT_HELLO]) as server:
-        pieces = stream(transport, server.url, silence_timeout=0.5)
-        async with aclosing(pieces):
+        async with stream(transport, server.url, silence_timeout=0.5) as pieces:
             await anext(pieces)
             await anyio.sleep(0.7)
             rest = [piece async for piece in pieces]
@@ -350,12 +355,11 @@ async def test_time_that_the_reader_takes_is_not_the_providers_silence(
 
 async def test_no_request_waits_for_the_connection_of_another(transport: Transport) -> None:
     async with serving([head(), frames(delta(content="a")), "hold"]) as server:
-        streams = [stream(transport, server.url) for _ in range(110)]
-        for each in streams:  # all of them stay open
-            assert await anext(each) == TextPiece("a")
-        for each in streams:
-            await each.aclose()
-    assert server.connections == len(streams)
+        async with AsyncExitStack() as opened:
+            for _ in range(110):  # all of them stay open
+                pieces = await opened.enter_async_context(stream(transport, server.url))
+                assert await anext(pieces) == TextPiece("a")
+            assert server.connections == 110
 
 
 async def test_a_process_that_may_open_no_connection_is_told_so(transport: Transport) -> None:
@@ -375,11 +379,10 @@ async def test_a_process_that_may_open_no_connection_is_told_so(transport: Trans
         await collect(stream(transport, server.url))
 
 
-async def test_closing_a_stream_closes_the_connection(transport: Transport) -> None:
+async def test_leaving_a_stream_closes_the_connection(transport: Transport) -> None:
     async with serving([head(), frames(delta(content="a")), "hold"]) as server:
-        pieces = stream(transport, server.url)
-        await anext(pieces)
-        await pieces.aclose()
+        async with stream(transport, server.url) as pieces:
+            await anext(pieces)
         with anyio.fail_after(5):
             await server.left.wait()
 

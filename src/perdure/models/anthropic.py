@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
@@ -21,7 +20,7 @@ from perdure.models.lowering import HistoryLowering
 from perdure.models.page import Block
 from perdure.models.pictures import LIMITS, base64
 from perdure.models.transport import Post, Transport
-from perdure.models.types import Endpoint, Lowering, Piece
+from perdure.models.types import Endpoint, Lowering, Stream
 
 API_VERSION = "2023-06-01"
 
@@ -132,8 +131,8 @@ class Anthropic:
             MessagesDialect(frame, shape), frame, shape.form, images=shape.images, ending=ending
         )
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
-        """Post one Attempt and yield its pieces, ending with exactly one Answer."""
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> Stream:
+        """Post one Attempt and give its pieces, ending with exactly one Answer."""
         url = endpoint.base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         headers = {"anthropic-version": API_VERSION}
         if endpoint.api_key:

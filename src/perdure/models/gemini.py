@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from perdure.models.lowering import HistoryLowering, wrapped
 from perdure.models.page import Block
 from perdure.models.pictures import LIMITS, base64
 from perdure.models.transport import Post, Transport
-from perdure.models.types import Endpoint, Lowering, Piece
+from perdure.models.types import Endpoint, Lowering, Stream
 
 FOREIGN = "skip_thought_signature_validator"
 """The signature that the API documents for a call which its model did not make."""
@@ -167,8 +167,8 @@ class Gemini:
         """Begin the lowering of an epoch."""
         return HistoryLowering(GeminiDialect(frame, shape), frame, shape.form, images=shape.images)
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
-        """Post one Attempt and yield its pieces, ending with exactly one Answer."""
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> Stream:
+        """Post one Attempt and give its pieces, ending with exactly one Answer."""
         name = quote(model.removeprefix("models/"), safe="")
         url = f"{endpoint.base_url.rstrip('/')}/models/{name}:streamGenerateContent?alt=sse"
         headers = {"x-goog-api-key": endpoint.api_key} if endpoint.api_key else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +18,7 @@ from perdure.models.openai_stream import REASONING_MEMBERS, ChatDecoder
 from perdure.models.page import Block
 from perdure.models.pictures import LIMITS, data_url
 from perdure.models.transport import Post, Transport
-from perdure.models.types import Endpoint, Lowering, Piece
+from perdure.models.types import Endpoint, Lowering, Stream
 
 
 class ChatWire(Conventions, frozen=True, forbid_unknown_fields=True):
@@ -128,8 +127,8 @@ class OpenAIChat:
         """Begin the lowering of an epoch."""
         return HistoryLowering(ChatDialect(frame, shape), frame, shape.form, images=shape.images)
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
-        """Post one Attempt and yield its pieces, ending with exactly one Answer."""
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> Stream:
+        """Post one Attempt and give its pieces, ending with exactly one Answer."""
         url = endpoint.base_url.rstrip("/") + "/chat/completions"
         post = Post(endpoint=endpoint, model=model, url=url, headers=bearer(endpoint), body=body)
         return self._transport.stream(post, ChatDecoder(post.peer))

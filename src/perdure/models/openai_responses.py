@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +20,7 @@ from perdure.models.openai_responses_stream import ITEMS, ResponsesDecoder
 from perdure.models.page import Block
 from perdure.models.pictures import LIMITS, data_url
 from perdure.models.transport import Post, Transport
-from perdure.models.types import Endpoint, Lowering, Piece
+from perdure.models.types import Endpoint, Lowering, Stream
 
 SEALED = "reasoning.encrypted_content"
 """What to ask for so that reasoning can go back without the provider keeping it."""
@@ -162,8 +162,8 @@ class OpenAIResponses:
             ResponsesDialect(frame, shape), frame, shape.form, images=shape.images
         )
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece, None]:
-        """Post one Attempt and yield its pieces, ending with exactly one Answer."""
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> Stream:
+        """Post one Attempt and give its pieces, ending with exactly one Answer."""
         url = endpoint.base_url.rstrip("/") + "/responses"
         post = Post(endpoint=endpoint, model=model, url=url, headers=bearer(endpoint), body=body)
         return self._transport.stream(post, ResponsesDecoder(post.peer))

@@ -8,10 +8,10 @@ import math
 import re
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Awaitable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterable, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, cast
 from urllib.parse import urlsplit
 
 import anyio
@@ -22,12 +22,11 @@ from perdure.errors import (
     AuthenticationFailed,
     InvalidRequest,
     ProviderError,
-    SilentStream,
-    SlowStream,
 )
 from perdure.models.decoding import Decoder
 from perdure.models.encoding import as_object, parse
 from perdure.models.failures import Peer, Report, failure, report, response_report
+from perdure.models.patience import GIVEN_UP, Patience
 from perdure.models.sse import LIMIT, EventReader
 from perdure.models.types import Endpoint, Piece
 
@@ -40,14 +39,11 @@ STREAM_LIMIT = 256 * 1024 * 1024
 _ERROR_LIMIT = 64 * 1024
 _ERROR_PATIENCE = 10.0
 _DRAIN_PATIENCE = 0.1
-_GIVEN_UP = (SilentStream, SlowStream)
 _KEPT_CONNECTIONS = 64
 _EXHAUSTED = "too many open files in this process"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
-
-Result = TypeVar("Result")
 
 
 class Post(msgspec.Struct, frozen=True):
@@ -101,13 +97,22 @@ class Transport:
                 _, client = self._clients.popitem()
                 await client.aclose()
 
-    async def stream(self, post: Post, decoder: Decoder) -> AsyncGenerator[Piece, None]:
-        """Post and yield the pieces of the answer, ending with the Answer.
+    @asynccontextmanager
+    async def stream(
+        self, post: Post, decoder: Decoder
+    ) -> AsyncGenerator[AsyncGenerator[Piece, None]]:
+        """Post and give the pieces of the answer, ending with the Answer.
 
-        Raises ProviderError. Closing the generator or cancelling closes the connection.
+        Raises ProviderError. Leaving the context or being cancelled closes the connection.
         """
         endpoint = post.endpoint
-        patience = _Patience(post.peer, endpoint.silence_timeout, endpoint.attempt_timeout)
+        patience = Patience(post.peer, endpoint.silence_timeout, endpoint.attempt_timeout)
+        async with patience.watch(), aclosing(self._pieces(post, decoder, patience)) as pieces:
+            yield pieces
+
+    async def _pieces(
+        self, post: Post, decoder: Decoder, patience: Patience
+    ) -> AsyncGenerator[Piece, None]:
         response = await self._send(post, patience)
         post = msgspec.structs.replace(post, body=b"")  # which is large and has done its work
         body = _Body(post.peer, response, patience)
@@ -132,7 +137,7 @@ class Transport:
                 await body.aclose()
                 await response.aclose()
 
-    async def _send(self, post: Post, patience: _Patience) -> httpx2.Response:
+    async def _send(self, post: Post, patience: Patience) -> httpx2.Response:
         import httpx2  # a third of our start-up time, needed only once a request goes out
 
         if not address(post.url):
@@ -178,7 +183,7 @@ class Transport:
             moved = f"the address has moved to {response.headers.get('location', 'elsewhere')}"
             raise failure(post.peer, Report(status, "", moved))
         if not 200 <= status < 300:
-            patience = _Patience(post.peer, _ERROR_PATIENCE)
+            patience = Patience(post.peer, _ERROR_PATIENCE)
             words = await body.read(_ERROR_LIMIT, patience)
             raise failure(post.peer, response_report(status, words, self._retry_after(response)))
         if kind == "text/html":
@@ -200,43 +205,12 @@ class Transport:
         return max(wait, 0.0)
 
 
-class _Patience:
-    """Bound the waiting for a provider: between two useful events, and in all."""
-
-    def __init__(self, peer: Peer, silence: float, whole: float = math.inf) -> None:
-        self._peer = peer
-        self._silence = silence
-        self._whole = whole
-        self._silence_left = silence
-        self._left = whole
-        self._progress = 0
-
-    def heard(self, progress: int) -> None:
-        """Start again where the answer has come forward; pings and comments do not count."""
-        if progress != self._progress:
-            self._progress = progress
-            self._silence_left = self._silence
-
-    async def wait(self, awaitable: Awaitable[Result]) -> Result:
-        """Wait; raise SilentStream or SlowStream when the time is up."""
-        began = anyio.current_time()
-        with anyio.move_on_after(max(min(self._silence_left, self._left), 0.0)):
-            result = await awaitable
-            waited = anyio.current_time() - began
-            self._silence_left -= waited
-            self._left -= waited
-            return result
-        if self._left < self._silence_left:
-            raise self._peer.slow(self._whole)
-        raise self._peer.silent(self._silence)
-
-
 class _Body:
     """The bytes of a response, read within the bounds of our patience."""
 
-    def __init__(self, peer: Peer, response: httpx2.Response, patience: _Patience) -> None:
+    def __init__(self, peer: Peer, response: httpx2.Response, patience: Patience) -> None:
         self._peer = peer
-        self._chunks = response.aiter_bytes()
+        self._chunks = _chunks(response)
         self._patience = patience
         self._total = 0
 
@@ -253,19 +227,19 @@ class _Body:
         if self._total > STREAM_LIMIT:
             raise self._peer.broken(f"it has more than {STREAM_LIMIT} bytes")
         try:
-            chunk = await self._patience.wait(anext(self._chunks, b""))
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, *_GIVEN_UP) as error:
+            # What is whole already stays so however the wait for the rest ends.
+            wait = self._patience.wait if decoder.is_whole else self._patience.wait_watched
+            chunk = await wait(anext(self._chunks, b""))
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, *GIVEN_UP) as error:
             if decoder.is_whole:
                 return b""
-            if isinstance(error, _GIVEN_UP):
-                raise
             raise self._peer.broken(
                 f"the connection broke, {self._peer.quote(_reason(error))}"
             ) from error
         self._total += len(chunk)
         return chunk
 
-    async def read(self, limit: int, patience: _Patience) -> bytes:
+    async def read(self, limit: int, patience: Patience) -> bytes:
         """Return what comes, up to a limit, until it ends, breaks or takes too long."""
         import httpx2  # already loaded by the request
 
@@ -273,7 +247,7 @@ class _Body:
         try:
             while len(data) < limit and (chunk := await patience.wait(anext(self._chunks, b""))):
                 data += chunk
-        except (httpx2.HTTPError, httpx2.StreamError, OSError, *_GIVEN_UP):
+        except (httpx2.HTTPError, httpx2.StreamError, OSError, *GIVEN_UP):
             pass
         return bytes(data[:limit])
 
@@ -289,6 +263,19 @@ class _Body:
             with anyio.move_on_after(_DRAIN_PATIENCE):
                 while await anext(self._chunks, b""):
                     pass
+
+
+def _chunks(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    """Return the body as it comes; without the layers for encodings that are hardly ever there.
+
+    They take as long as reading the token itself.
+    """
+    plain = response.headers.get("content-encoding", "identity").strip().lower() == "identity"
+    if plain and isinstance(response.stream, AsyncIterable):
+        chunks = aiter(response.stream)
+        if isinstance(chunks, AsyncGenerator):
+            return cast("AsyncGenerator[bytes, None]", chunks)
+    return response.aiter_bytes()
 
 
 def _rest(peer: Peer, reader: EventReader, kind: str, decoder: Decoder) -> list[Piece]:

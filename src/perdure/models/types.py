@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
@@ -82,6 +83,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 Piece = TextPiece | ReasoningPiece | Answer
 
+Stream = AbstractAsyncContextManager[AsyncGenerator[Piece, None]]
+"""The pieces of one answer, while the context is open."""
+
 
 class Request(msgspec.Struct, frozen=True):
     """One provider request, lowered.
@@ -135,9 +139,9 @@ class WireProtocol(Protocol):
         """Begin the lowering of an epoch."""
         ...
 
-    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> AsyncGenerator[Piece]:
-        """Post one Attempt and yield its pieces, ending with exactly one Answer.
+    def stream(self, endpoint: Endpoint, model: str, body: bytes) -> Stream:
+        """Post one Attempt and give its pieces, ending with exactly one Answer.
 
-        Raises ProviderError. Cancelling closes the connection.
+        Raises ProviderError. Leaving the context or being cancelled closes the connection.
         """
         ...

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
@@ -126,7 +125,7 @@ class Attempts:
         stream = target.protocol.stream(
             target.endpoint, target.profile.model, self._step.request.body
         )
-        async with aclosing(stream) as pieces:
+        async with stream as pieces:
             async for piece in pieces:
                 came()
                 match piece:

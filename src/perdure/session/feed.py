@@ -15,6 +15,10 @@ _CAPACITY = 1024
 _LOOK_AGAIN = 0.1
 """Seconds between looks at what other processes wrote; what this one writes comes at once."""
 
+_TOGETHER = 0.01
+"""Live fragments that come within so many seconds of one another wake their reader once: more
+often than a screen can show them, and a wake costs as much as reading a token does."""
+
 
 class Reader:
     """What one reader has not read yet; bounded.
@@ -25,6 +29,7 @@ class Reader:
 
     def __init__(self, live: bool = True) -> None:
         self.live = live
+        self._woken = 0
         self._records: deque[Record | LiveRecord] = deque(maxlen=_CAPACITY)
         self._news = anyio.Event()
 
@@ -32,6 +37,15 @@ class Reader:
         """Hand over records and wake the reader; never waits."""
         self._records.extend(records)
         self.wake()
+
+    def offer(self, fragment: LiveRecord) -> bool:
+        """Hand over a live fragment; return whether the reader still has to be woken for it."""
+        self._records.append(fragment)
+        if abs(fragment.time - self._woken) < _TOGETHER * 1000:
+            return True
+        self._woken = fragment.time
+        self.wake()
+        return False
 
     def wake(self) -> None:
         """Make the reader look again."""
@@ -59,21 +73,38 @@ class Feed:
     def __init__(self) -> None:
         self._readers: dict[str, list[Reader]] = {}
         self._read = anyio.Event()
+        self._waiting: set[Reader] = set()
+        self._offered = anyio.Event()
 
-    async def tick(self, seconds: float = _LOOK_AGAIN) -> None:
-        """Make every reader look again, time after time, until cancelled.
+    async def run(self) -> None:
+        """Wake readers when it is time, until cancelled.
 
         One clock for all of them: a timer armed by each reader for each token costs as much as
         reading the token does.
         """
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._tick)
+            group.start_soon(self._pass_on)
+
+    async def _tick(self) -> None:
+        """Make every reader look again, time after time."""
         while True:
             if not self._readers:
                 self._read = anyio.Event()
                 await self._read.wait()
-            await anyio.sleep(seconds)
+            await anyio.sleep(_LOOK_AGAIN)
             for readers in self._readers.values():
                 for reader in readers:
                     reader.wake()
+
+    async def _pass_on(self) -> None:
+        """Wake the readers to whom more fragments came than they are woken for."""
+        while True:
+            await self._offered.wait()
+            await anyio.sleep(_TOGETHER)
+            self._offered = anyio.Event()
+            while self._waiting:
+                self._waiting.pop().wake()
 
     @contextmanager
     def reader(self, session: str, *, live: bool = True) -> Generator[Reader]:
@@ -102,8 +133,9 @@ class Feed:
     def show(self, session: str, record: LiveRecord) -> None:
         """Hand a live fragment to the readers of the session that want them."""
         for reader in self._readers.get(session, ()):
-            if reader.live:
-                reader.push((record,))
+            if reader.live and reader.offer(record):
+                self._waiting.add(reader)
+                self._offered.set()
 
     def wake(self, session: str) -> None:
         """Make every reader of the session look again, for a change that is no event."""

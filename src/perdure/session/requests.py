@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, aclosing
+from contextlib import AbstractContextManager
 
 from perdure.errors import BrokenStream, EmptyAnswer
 from perdure.history.events import RequestShape, StepStarted
@@ -96,7 +96,7 @@ async def whole_answer(
 async def _read(target: Target, body: bytes, came: Callable[[], None], most: int | None) -> Answer:
     answer, read = None, 0
     stream = target.protocol.stream(target.endpoint, target.profile.model, body)
-    async with aclosing(stream) as pieces:
+    async with stream as pieces:
         async for piece in pieces:
             came()
             if isinstance(piece, Answer):
