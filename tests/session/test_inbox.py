@@ -353,3 +353,19 @@ async def test_a_delivery_is_changed_before_the_promotion_or_not_at_all(
     ]
     assert kinds == [*([ev.PromptDeliveryChanged] if won else []), ev.PromptPromoted]
     assert fold("s", log).pending == {}
+
+
+async def test_what_a_closed_runtime_held_is_left_to_others(tmp_path: Path) -> None:
+    async with bench(tmp_path, [say("1"), say("2")]) as b:
+        async with b.runtime() as closed:
+            session = await b.session(closed)
+            await session.prompt("first", delivery="queue", hold=True, wake=False)
+        async with b.runtime() as runtime:
+            assert await runtime.recover() == []
+            again = await runtime.session(session.id)
+            standing = await runtime.standing(await again.row())
+            assert standing.reason.startswith("1 prompt waits and nobody works on it")
+            await again.prompt("second", delivery="queue")
+            await again.wait()
+            promoted = of_type(await log_of(again), ev.PromptPromoted)
+        assert len(promoted) == 2

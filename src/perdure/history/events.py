@@ -196,11 +196,15 @@ class PromptAdmitted(Event, frozen=True):
 
 
 class PromptDeliveryChanged(Event, frozen=True):
-    """A pending Prompt will be delivered in another way."""
+    """A pending Prompt will be delivered in another way, or by another runtime.
+
+    `left` says that the one which held it was closed, and leaves it to others.
+    """
 
     type: ClassVar[str] = "prompt.delivery_changed"
     prompt: str
     delivery: Delivery
+    left: bool = False
 
 
 class PromptWithdrawn(Event, frozen=True):

@@ -34,6 +34,10 @@ COMPACTED = "history compacted"
 """The reason of an epoch that a summary made due."""
 
 
+LEFT = "left"
+"""The holder of a Prompt whose runtime was closed: none that runs."""
+
+
 class Pending(msgspec.Struct, frozen=True):
     """A Prompt in the inbox."""
 
@@ -401,7 +405,10 @@ def _pending(state: SessionState, prompt: str) -> Pending:
 
 def _redelivered(state: SessionState, event: ev.PromptDeliveryChanged) -> None:
     prompt = _pending(state, event.prompt)
-    state.pending[event.prompt] = msgspec.structs.replace(prompt, delivery=event.delivery)
+    holder = LEFT if event.left and prompt.holder else prompt.holder
+    state.pending[event.prompt] = msgspec.structs.replace(
+        prompt, delivery=event.delivery, holder=holder
+    )
 
 
 def _withdrawn(state: SessionState, event: ev.PromptWithdrawn) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from anyio.abc import TaskGroup
 
 from perdure.errors import LeaseLost, PerdureError
 from perdure.history.state import SessionState, fold
+from perdure.session.changes import Changes
 from perdure.session.delegation import Delegation
 from perdure.session.drain import Equipment, drain
-from perdure.session.inbox import has_work
+from perdure.session.inbox import has_work, leave_held
 from perdure.session.interrupts import ask_owner, prompted_since, until_asked
 from perdure.session.leftovers import is_left_to_its_call
 from perdure.session.log import caught_up
@@ -28,6 +31,17 @@ _TAKEN = "session %s: another process took over; nothing is lost"
 
 _ANY_STEP = 1 << 30
 """A limit of steps that none reaches: whether a drain would do more is seen when it runs."""
+
+
+@asynccontextmanager
+async def coordinating(equipment: Equipment, group: TaskGroup) -> AsyncGenerator[Coordinator]:
+    """Give a Coordinator that leaves to others what was held for it when this is left."""
+    coordinator = Coordinator(equipment, group)
+    try:
+        yield coordinator
+    finally:
+        with anyio.CancelScope(shield=True):
+            await coordinator.let_go()
 
 
 class _Drain:
@@ -74,6 +88,7 @@ class Coordinator:
         self._running: dict[str, _Running] = {}
         self._failures: dict[str, PerdureError] = {}
         self._leases: dict[str, Lease] = {}
+        self._holding: set[str] = set()
         self._titles = Titles(equipment.store, equipment.feed, group)
         self._delegation = Delegation(equipment.store, equipment.feed, self, equipment.owner)
 
@@ -99,6 +114,19 @@ class Coordinator:
                 self.wake(row.id)
                 woken.append(row.id)
         return woken
+
+    def holds(self, session: str) -> None:
+        """Remember that a Prompt of the session is left to this runtime."""
+        self._holding.add(session)
+
+    async def let_go(self) -> None:
+        """Leave to others what was held for this runtime, which is about to be closed."""
+        equipment = self._equipment
+        for session in self._holding:
+            changes = Changes(session, equipment.store, equipment.feed)
+            with suppress(PerdureError):  # nobody would hear of it
+                if (await equipment.store.session(session)).pending:
+                    await leave_held(changes, equipment.owner)
 
     def is_busy(self, session: str) -> bool:
         """Say whether the session is being drained here, or is about to be."""

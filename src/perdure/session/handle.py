@@ -85,6 +85,8 @@ class Session:
         if not unicode_text(text, "prompt").strip() and not pictures:
             raise UsageError("the prompt is empty; write what the model should do")
         holder = self._equipment.owner if hold else ""
+        if hold:
+            self._coordinator.holds(self.id)
         admitted = ev.PromptAdmitted(prompt, text, delivery_of(delivery), holder, pictures)
         try:
             record = await self._changes.write(admitted)

@@ -9,6 +9,7 @@ import msgspec
 from perdure.history import events as ev
 from perdure.history.content import Image
 from perdure.history.state import Pending, SessionState, fold
+from perdure.session.changes import Changes
 from perdure.session.owner import owner_is_gone
 
 
@@ -73,6 +74,17 @@ def waiting(state: SessionState, owner: str) -> list[Pending]:
     ]
     wanted = any(prompt.delivery == "steer" or prompt.holder in {"", owner} for prompt in takeable)
     return takeable if wanted else []
+
+
+async def leave_held(changes: Changes, owner: str) -> None:
+    """Leave the Prompts to others that an owner holds which is about to be gone."""
+
+    def leave(state: SessionState) -> ev.Event | None:
+        held = next((each for each in state.pending.values() if each.holder == owner), None)
+        return held and ev.PromptDeliveryChanged(held.prompt, held.delivery, left=True)
+
+    for _ in (await changes.state()).pending:
+        await changes.decide(leave)
 
 
 def has_work(state: SessionState, owner: str, step_limit: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from perdure.clock import Ids
+from perdure.history.state import LEFT
 from perdure.store.process import Process, in_words, is_gone, this_process
 
 
@@ -13,9 +14,9 @@ def new_owner(ids: Ids) -> str:
 
 
 def owner_is_gone(owner: str) -> bool:
-    """Say whether the process that made the name certainly does not run any more."""
+    """Say whether who made the name certainly works no more: the process, or its runtime."""
     process = _process(owner)
-    return process is not None and is_gone(process, this_process())
+    return owner == LEFT or (process is not None and is_gone(process, this_process()))
 
 
 def owner_is_in_sight(owner: str) -> bool:
