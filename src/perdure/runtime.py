@@ -12,9 +12,9 @@ from typing import Any, BinaryIO
 
 import anyio
 import anyio.to_thread
-from anyio.abc import TaskGroup
 from typing_extensions import TypeIs
 
+from perdure.background import background
 from perdure.clock import Clock, Ids, RandomIds, SystemClock
 from perdure.config.load import from_mapping
 from perdure.config.location import Location, find_project
@@ -122,8 +122,8 @@ class Runtime:
                 telemetry=instrumentation,
             )
             equipment = _equipment(opened, around, new_owner(ids), retry or RetryPolicy())
-            async with _background() as group, coordinating(equipment, group) as coordinator:
-                group.start_soon(equipment.feed.tick)
+            async with background() as group, coordinating(equipment, group) as coordinator:
+                group.start_soon(equipment.feed.run)
                 yield cls(equipment, coordinator, registry, ids)
 
     async def create_session(
@@ -221,20 +221,6 @@ class Runtime:
 
     def _session(self, session: str) -> Session:
         return Session(session, self._equipment, self._coordinator, self._ids)
-
-
-@asynccontextmanager
-async def _background() -> AsyncGenerator[TaskGroup]:
-    """Give a task group that is cancelled on leaving; what is raised within comes out alone."""
-    failure: Exception | None = None
-    async with anyio.create_task_group() as group:
-        try:
-            yield group
-        except Exception as error:  # noqa: BLE001 - raised again, outside of the group
-            failure = error
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 @asynccontextmanager
