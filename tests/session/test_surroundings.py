@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from perdure import Runtime, Session, Tool, ToolContext
@@ -210,6 +211,40 @@ async def test_what_a_reader_has_not_read_is_bounded() -> None:
             got += len(quick.take())
         assert got == MANY
         assert len(slow.take()) < MANY / 5
+
+
+async def test_fragments_that_come_at_once_wake_their_reader_together() -> None:
+    feed = Feed()
+    with feed.reader("s1") as reader:
+        heard: list[object] = []
+        wakes: list[bool] = []
+
+        async def follow() -> None:
+            while len(heard) < len(shown):
+                wakes.append(await reader.wait())
+                heard.extend(reader.take())
+            group.cancel_scope.cancel()
+
+        shown = [ev.LiveRecord(7, ev.TextDelta(1, str(number))) for number in range(500)]
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(feed.run)
+                group.start_soon(follow)
+                for fragment in shown:
+                    feed.show("s1", fragment)
+                    await anyio.lowlevel.checkpoint()
+    assert heard == shown
+    assert len(wakes) < len(shown) / 5
+
+
+async def test_a_fragment_that_comes_alone_is_handed_over_at_once() -> None:
+    feed = Feed()  # whose clock does not run, so nothing is handed over later
+    with feed.reader("s1") as reader:
+        for time in (0, 20, 40):
+            feed.show("s1", ev.LiveRecord(time, ev.TextDelta(1, "a")))
+            with anyio.fail_after(60):
+                assert await reader.wait()
+            assert len(reader.take()) == 1
 
 
 async def test_a_reader_that_does_not_read_disturbs_nobody_and_misses_nothing(

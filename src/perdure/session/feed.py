@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ class Reader:
 
     def __init__(self, live: bool = True) -> None:
         self.live = live
-        self._woken = 0
+        self._woken = -math.inf
         self._records: deque[Record | LiveRecord] = deque(maxlen=_CAPACITY)
         self._news = anyio.Event()
 
