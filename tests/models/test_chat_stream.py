@@ -135,6 +135,11 @@ def test_a_refusal_is_text_with_its_own_stop() -> None:
     assert answer == Answer((Text("No."),), "refusal", Usage())
 
 
+def test_a_refusal_that_was_cut_is_a_refusal() -> None:
+    answer = decode(delta("length", refusal="No, for"))[1]
+    assert answer == Answer((Text("No, for"),), "refusal", Usage())
+
+
 def test_a_server_may_omit_done_or_the_finish_reason_but_not_both() -> None:
     assert decode(delta("stop", content="A"))[1].parts == (Text("A"),)
     assert decode(delta(content="A"), "[DONE]")[1].parts == (Text("A"),)

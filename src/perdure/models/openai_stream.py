@@ -99,11 +99,10 @@ class ChatDecoder:
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
         parts += [ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._calls]
-        stop = _STOPS.get(self._stop, "end")
         return conclude(
             self._peer,
             parts,
-            "refusal" if self._refusal and stop == "end" else stop,
+            "refusal" if self._refusal else _STOPS.get(self._stop, "end"),
             self._usage,
             unknown="" if self._stop in _STOPS else self._stop,
             own_words=bool(self._refusal) and self._stop != "content_filter",
