@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from perdure.testing import Finished, isolated_environment, run_cli, start_cli
+from perdure.testing import Finished, isolated_environment, run_cli
 from tests.tools.processes import wait_until_gone
 
+LINUX = sys.platform == "linux"
 PROCESS = re.compile(r"^-- process (\d+) ", re.M)
 ROW = re.compile(r"^ (\d) .* (-|yes|NO) +([\d,]+) +([\d,]+)$", re.M)
 
@@ -113,14 +117,74 @@ def test_nothing_is_left_behind(visit: Visit) -> None:
     wait_until_gone(visit.workers)
 
 
+class Reader:
+    """Somebody who reads what a demo prints; where the system can do so, write by write.
+
+    There the pipe holds one write at a time, so that the demo comes no further than it is read,
+    however slow the test is.
+    """
+
+    def __init__(self, demo: subprocess.Popen[str], pipe: int) -> None:
+        self.demo = demo
+        self._pipe = pipe
+
+    def up_to_worker(self) -> int:
+        """Return the id of the first worker."""
+        said = ""
+        while piece := os.read(self._pipe, 65536).decode():
+            said += piece
+            if found := PROCESS.search(said):
+                return int(found[1])
+        raise AssertionError("the demo ended before it started a worker")
+
+    def rest(self) -> tuple[str, str]:
+        """Return what it still prints and all that it says on standard error, to its end."""
+        said = b""
+        while piece := os.read(self._pipe, 65536):
+            said += piece
+        _, errors = self.demo.communicate(timeout=60)
+        return said.decode(), errors
+
+    def leave(self) -> None:
+        """Read no more."""
+        if self._pipe >= 0:
+            os.close(self._pipe)
+        self._pipe = -1
+
+
+@contextmanager
+def read_demo(temporary: Path, here: Path) -> Generator[Reader]:
+    """Start a demo; it is killed at the end if it still runs."""
+    reading, writing = os.pipe2(os.O_DIRECT | os.O_CLOEXEC) if LINUX else os.pipe()
+    if LINUX:
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen(
+        [sys.executable, "-m", "perdure", "demo"],
+        cwd=here,
+        env=isolated_environment(here) | {"TMPDIR": str(temporary)},
+        stdin=subprocess.DEVNULL,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as demo:
+        os.close(writing)
+        reader = Reader(demo, reading)
+        try:
+            yield reader
+        finally:
+            demo.kill()
+            reader.leave()
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_and_cleans_up(tmp_path: Path, stop: signal.Signals) -> None:
     temporary, here = directories(tmp_path)
-    with start_cli(["demo"], here, {"TMPDIR": str(temporary)}) as demo:
-        worker = read_up_to_worker(demo)
-        demo.send_signal(stop)
-        out, err = demo.communicate(timeout=30)
-    assert demo.returncode == 128 + stop
+    with read_demo(temporary, here) as reader:
+        worker = reader.up_to_worker()
+        reader.demo.send_signal(stop)
+        out, err = reader.rest()
+    assert reader.demo.returncode == 128 + stop
     assert "Traceback" not in out + err
     assert list(temporary.iterdir()) == []
     wait_until_gone([worker])
@@ -128,32 +192,22 @@ def test_a_signal_ends_it_and_cleans_up(tmp_path: Path, stop: signal.Signals) ->
 
 def test_a_reader_that_leaves_ends_it_and_it_cleans_up(tmp_path: Path) -> None:
     temporary, here = directories(tmp_path)
-    with start_cli(["demo"], here, {"TMPDIR": str(temporary)}) as demo:
-        worker = read_up_to_worker(demo)
-        assert demo.stdout is not None
-        demo.stdout.close()
-        demo.stdout = None
-        _, err = demo.communicate(timeout=30)
-    assert (demo.returncode, err) == (141, "")
+    with read_demo(temporary, here) as reader:
+        worker = reader.up_to_worker()
+        reader.leave()
+        _, err = reader.demo.communicate(timeout=60)
+    assert (reader.demo.returncode, err) == (141, "")
     assert list(temporary.iterdir()) == []
     wait_until_gone([worker])
 
 
 def test_the_worker_does_not_outlive_a_demo_that_is_killed(tmp_path: Path) -> None:
     temporary, here = directories(tmp_path)
-    with start_cli(["demo"], here, {"TMPDIR": str(temporary)}) as demo:
-        worker = read_up_to_worker(demo)
-        demo.kill()
-        demo.wait(30)
+    with read_demo(temporary, here) as reader:
+        worker = reader.up_to_worker()
+        reader.demo.kill()
+        reader.demo.wait(60)
         wait_until_gone([worker])
-
-
-def read_up_to_worker(demo: subprocess.Popen[str]) -> int:
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if found := PROCESS.match(line):
-            return int(found[1])
-    raise AssertionError("the demo ended before it started a worker")
 
 
 def directories(root: Path) -> tuple[Path, Path]:
