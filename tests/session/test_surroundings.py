@@ -237,6 +237,27 @@ async def test_fragments_that_come_at_once_wake_their_reader_together() -> None:
     assert len(wakes) < len(shown) / 5
 
 
+async def test_a_reader_to_whom_much_comes_at_once_is_woken_before_any_is_dropped() -> None:
+    feed = Feed()  # whose clock does not run, so nothing is handed over later
+    heard: list[object] = []
+    with feed.reader("s1") as reader:
+        shown = [ev.LiveRecord(7, ev.TextDelta(1, str(number))) for number in range(MANY)]
+
+        async def show() -> None:
+            for number, fragment in enumerate(shown):
+                feed.show("s1", fragment)
+                if number % 500 == 0:  # as many as one read of the socket may bring
+                    await anyio.lowlevel.checkpoint()
+
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(show)
+                while len(heard) < len(shown) * 0.9:
+                    await reader.wait()
+                    heard.extend(reader.take())
+    assert heard == shown[: len(heard)]
+
+
 async def test_a_fragment_that_comes_alone_is_handed_over_at_once() -> None:
     feed = Feed()  # whose clock does not run, so nothing is handed over later
     with feed.reader("s1") as reader:

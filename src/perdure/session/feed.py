@@ -13,6 +13,9 @@ from perdure.history.events import LiveRecord, Record
 
 _CAPACITY = 1024
 
+_MANY = _CAPACITY // 4
+"""How many records wake their reader whenever they come, long before any would be dropped."""
+
 _LOOK_AGAIN = 0.1
 """Seconds between looks at what other processes wrote; what this one writes comes at once."""
 
@@ -42,7 +45,8 @@ class Reader:
     def offer(self, fragment: LiveRecord) -> bool:
         """Hand over a live fragment; return whether the reader still has to be woken for it."""
         self._records.append(fragment)
-        if abs(fragment.time - self._woken) < _TOGETHER * 1000:
+        recent = abs(fragment.time - self._woken) < _TOGETHER * 1000
+        if recent and len(self._records) < _MANY:
             return True
         self._woken = fragment.time
         self.wake()
