@@ -104,7 +104,7 @@ class Shell:
 @contextmanager
 def shell(
     root: Path,
-    script: Sequence[Any] = (),
+    script: Sequence[Any] | Script = (),
     protocol: ProtocolName = "openai-chat",
     config: Mapping[str, Any] | None = None,
     titles: Script | None = None,

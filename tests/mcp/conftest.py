@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.wild import Wild
+from perdure.mcp import Pace
+from tests.mcp.wild import PATIENT, Wild
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have runtimes wait for servers that take long to start only because the machine is busy."""
+    monkeypatch.setattr("perdure.mcp.servers.DEFAULT_PACE", Pace(**PATIENT))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from perdure import Runtime
+from perdure.mcp import Pace, servers
 
 
 class Job(msgspec.Struct):
@@ -22,6 +23,8 @@ class Job(msgspec.Struct):
 
 
 async def main(job: Job) -> None:
+    # On a busy machine the server, or what speaks to it, may take longer to start than usual.
+    setattr(servers, "DEFAULT_PACE", Pace(join=60, call=60))  # noqa: B010 - a constant otherwise
     async with Runtime.open(job.store, config=job.config, environ=job.environ) as runtime:
         session = await runtime.create_session(directory=job.directory)
         await session.prompt("Go.")

@@ -33,7 +33,7 @@ def set_up(b: Bench, wild: Wild, **more: Any) -> None:
 
 async def until_offered(session: Session, tool: str, count: int | None = None) -> None:
     """Wait until the server is seen to offer a tool, and so many in all."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while True:
             sources = {each.key: each for each in (await session.context()).sources}
             found = sources.get("mcp.wild/tools")
@@ -99,7 +99,7 @@ async def test_a_server_that_dies_in_a_step_costs_only_its_call(wild: Wild, tmp_
 async def test_a_late_server_joins_with_one_new_epoch(
     wild: Wild, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("perdure.mcp.servers.DEFAULT_PACE", Pace(join=0.05))
+    monkeypatch.setattr("perdure.mcp.servers.DEFAULT_PACE", Pace(join=0.05, call=60))
     wild.write("late")
     async with bench(tmp_path, [say("1"), say("2"), say("3")]) as b:
         b.prefix_may_break = "the server joined"

@@ -12,10 +12,11 @@ import anyio
 import pytest
 from mcp_types import CallToolResult, ImageContent
 
+from perdure.clock import SystemClock
 from perdure.errors import ToolError
 from perdure.images import LARGEST, LARGEST_SUM, MOST
 from perdure.mcp.results import output
-from tests.mcp.wild import Wild, held, until
+from tests.mcp.wild import Held, Wild, held, until
 from tests.mcp.wild_server import tool
 from tests.pictures import png
 from tests.tools.processes import wait_until_gone
@@ -51,10 +52,17 @@ async def test_a_server_that_dies_in_a_call_is_started_anew(wild: Wild, tmp_path
     assert len(wild.lines("pids")) == 2
 
 
+class Pausing(SystemClock):
+    """A clock by which no pause is over before the test is."""
+
+    async def sleep(self, seconds: float) -> None:
+        await anyio.sleep_forever()
+
+
 async def test_a_server_that_dies_again_and_again_is_given_longer_and_longer_pauses(
     wild: Wild, tmp_path: Path
 ) -> None:
-    async with held(wild.wanted(), tmp_path, ENV) as servers:
+    async with held(wild.wanted(), tmp_path, ENV, Pausing()) as servers:
         await servers.prepare()
         for _ in range(2):
             with pytest.raises(ToolError, match="may have run"):
@@ -69,7 +77,19 @@ async def test_a_call_that_takes_too_long_is_cancelled(wild: Wild, tmp_path: Pat
         with pytest.raises(ToolError, match=r"did not answer in 0\.2 s and was told to stop"):
             await servers.call("hang")
         await until(lambda: wild.lines("cancelled"))
-        assert await servers.call("echo", words="still there") == "still there"
+        assert await answered_in_time(servers, "still there") == "still there"
+    assert len(wild.lines("pids")) == 1
+
+
+async def answered_in_time(servers: Held, words: str) -> str:
+    """Call until an answer comes in time, which a busy machine may not bring at once."""
+    with anyio.fail_after(60):
+        while True:
+            try:
+                return await servers.call("echo", words=words)
+            except ToolError as error:
+                if "did not answer in" not in str(error):
+                    raise
 
 
 async def test_an_interrupted_call_is_cancelled_at_the_server(wild: Wild, tmp_path: Path) -> None:

@@ -11,13 +11,15 @@ from typing import Any
 
 import anyio
 
-from perdure.clock import SystemClock
+from perdure.clock import Clock, SystemClock
 from perdure.config.load import from_mapping
 from perdure.config.schema import McpServer
 from perdure.mcp import Pace, Servers, ServersView
 from perdure.tools.base import ToolOutput
 
 SCRIPT = Path(__file__).with_name("wild_server.py")
+PATIENT = {"join": 60.0, "call": 60.0}
+"""As many seconds as a server may take to start on a busy machine."""
 
 
 class Wild:
@@ -77,13 +79,18 @@ class Held:
 
 @asynccontextmanager
 async def held(
-    wanted: dict[str, McpServer], project: Path, env: dict[str, str], **pace: float
+    wanted: dict[str, McpServer],
+    project: Path,
+    env: dict[str, str],
+    clock: Clock | None = None,
+    **pace: float,
 ) -> AsyncGenerator[Held]:
-    async with Servers(env, SystemClock(), Pace(**pace)) as servers:
+    given = Pace(**(PATIENT | pace))
+    async with Servers(env, clock or SystemClock(), given) as servers:
         yield Held(servers, wanted, project)
 
 
-async def until(happened: Callable[[], object], seconds: float = 20) -> None:
+async def until(happened: Callable[[], object], seconds: float = 60) -> None:
     """Wait until something is so."""
     with anyio.fail_after(seconds):
         while not happened():
