@@ -16,7 +16,8 @@ from openai.types.chat import ChatCompletionChunk
 from openai.types.chat.completion_create_params import CompletionCreateParamsStreaming
 from pydantic import TypeAdapter
 
-from perdure.models.openai_stream import REASONING_MEMBERS
+from perdure.models.openai_reasoning import DETAILS, MEMBERS
+from perdure.models.openai_stream import EXTRA
 from tests.models import openai_types
 
 _MESSAGES: TypeAdapter[Any] = TypeAdapter(MessageCreateParamsStreaming)
@@ -83,8 +84,13 @@ def _check_contents(event: Any) -> None:
 
 
 def _without_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out what only servers other than OpenAI's have: reasoning that is shown."""
-    return {name: value for name, value in message.items() if name not in REASONING_MEMBERS}
+    """Leave out what only servers other than OpenAI's have: reasoning and the seals of calls."""
+    kept = {name: value for name, value in message.items() if name not in (*MEMBERS, DETAILS)}
+    if calls := kept.get("tool_calls"):
+        kept["tool_calls"] = [
+            {name: value for name, value in call.items() if name != EXTRA} for call in calls
+        ]
+    return kept
 
 
 def _plain(value: Any) -> Any:

@@ -48,6 +48,53 @@ def test_reasoning_that_comes_under_both_names_is_taken_once() -> None:
     assert thought(pieces) == "x"
 
 
+def test_details_of_reasoning_grow_whole_and_keep_their_seals() -> None:
+    kind = {"type": "reasoning.text", "index": 0, "format": "anthropic-claude-v1"}
+    sealed = {"type": "reasoning.encrypted", "data": "AA==", "id": "rs_1", "index": 1}
+    pieces, answer = decode(
+        delta(reasoning="h", reasoning_details=[{**kind, "text": "h", "signature": None}]),
+        delta(reasoning="mm", reasoning_details=[{**kind, "text": "mm"}]),
+        delta(reasoning_details=[{**kind, "signature": "sig"}, sealed]),
+        delta(reasoning="!", reasoning_details=[{**kind, "text": "!"}]),
+        delta("stop", content="A"),
+    )
+    details = [
+        {**kind, "text": "hmm", "signature": "sig"},
+        sealed,
+        {**kind, "text": "!"},
+    ]
+    assert thought(pieces) == "hmm!"
+    opaque = {"member": "reasoning", "details": details}
+    assert answer.parts == (Reasoning("hmm!", opaque), Text("A"))
+
+
+def test_details_that_stand_alone_are_read_and_two_summaries_stay_two() -> None:
+    first = {"type": "reasoning.summary", "summary": "one", "id": "rs_1", "index": 0}
+    second = {"type": "reasoning.summary", "summary": "two", "id": "rs_2", "index": 0}
+    pieces, answer = decode(
+        delta(reasoning_details=[first]),
+        delta(reasoning_details=[second, 7, {"type": "odd", "index": 0}]),
+        delta("stop", content="A"),
+    )
+    assert thought(pieces) == "onetwo"
+    details = [first, second, {"type": "odd", "index": 0}]
+    assert answer.parts == (Reasoning("onetwo", {"details": details}), Text("A"))
+
+
+def test_sealed_details_without_a_word_are_reasoning_too() -> None:
+    sealed = {"type": "reasoning.encrypted", "data": "AA=="}
+    _, answer = decode(delta(reasoning_details=[sealed]), delta("stop", content="A"))
+    assert answer.parts == (Reasoning("", {"details": [sealed]}), Text("A"))
+
+
+def test_a_call_keeps_the_seal_beside_it() -> None:
+    seal = {"google": {"thought_signature": "sig"}}
+    first = {**call_delta(0, "a", "read", "{}"), "extra_content": seal}
+    _, answer = decode(calls(first), calls(call_delta(1, "b", "read", "{}"), finish="tool_calls"))
+    opaque = {"extra_content": seal}
+    assert answer.parts == (ToolCall("a", "read", "{}", opaque), ToolCall("b", "read", "{}"))
+
+
 def test_content_may_be_a_list_of_parts() -> None:
     content = [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}, {"type": "odd"}]
     assert said(decode(delta("stop", content=content))[0]) == "Hello"
@@ -156,6 +203,24 @@ def test_usage_counts_what_was_cached_and_thought() -> None:
     }
     _, answer = decode(delta("stop", content="A"), {"choices": [], "usage": usage}, "[DONE]")
     assert answer.usage == Usage(100, 20, 64, 9, 7)
+
+
+def test_reasoning_that_is_counted_beside_the_completion_is_output() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 20,
+        "total_tokens": 200,
+        "completion_tokens_details": {"reasoning_tokens": 80},
+    }
+    _, answer = decode({**delta("stop", content="A"), "usage": usage})
+    assert answer.usage == Usage(input=100, output=100, reasoning=80)
+
+
+@pytest.mark.parametrize("member", ["prompt_cache_hit_tokens", "cached_tokens"])
+def test_cached_tokens_may_stand_beside_the_prompts(member: str) -> None:
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, member: 64}
+    _, answer = decode({**delta("stop", content="A"), "usage": usage})
+    assert answer.usage == Usage(input=100, output=20, cache_read=64)
 
 
 @pytest.mark.parametrize("usage", [None, 7, {}, {"prompt_tokens": "9", "completion_tokens": -1}])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.errors import ConfigurationError
-from perdure.history.content import Form, Reasoning
+from perdure.history.content import Form, Reasoning, ToolCall
 from perdure.history.items import Item, SummaryItem
 from perdure.models.lowering import SUMMARY
 from tests.models.histories import OWN_CHAT
@@ -132,6 +132,34 @@ def test_reasoning_goes_back_under_its_member_within_epoch_and_model(member: str
 def test_elsewhere_reasoning_becomes_text(epoch: int, model: str) -> None:
     found = lowered(prompt("Hi"), answer(seen("hmm"), "Hello", epoch=epoch, model=model))
     assert found[1] == assistant("hmm\n\nHello")
+
+
+DETAILS = [{"type": "reasoning.text", "text": "hmm", "signature": "sig", "index": 0}]
+
+
+@pytest.mark.parametrize("member", ["reasoning", ""])
+def test_details_of_reasoning_go_back_as_they_came_within_epoch_and_model(member: str) -> None:
+    opaque = {"details": DETAILS} | ({"member": member} if member else {})
+    found = lowered(prompt("Hi"), answer(Reasoning("hmm", opaque), "Hello"))
+    words = {member: "hmm"} if member else {}
+    assert found[1] == assistant("Hello", **words, reasoning_details=DETAILS)
+
+
+@pytest.mark.parametrize(("epoch", "model"), [(0, "here/m"), (1, "there/m")])
+def test_elsewhere_the_seals_of_details_are_left_out(epoch: int, model: str) -> None:
+    sealed = Reasoning("hmm", {"details": DETAILS})
+    found = lowered(prompt("Hi"), answer(sealed, "Hello", epoch=epoch, model=model))
+    assert found[1] == assistant("hmm\n\nHello")
+
+
+@pytest.mark.parametrize(
+    ("epoch", "model", "stays"), [(1, "here/m", True), (0, "here/m", True), (1, "there/m", False)]
+)
+def test_the_seal_of_a_call_stays_on_it_with_its_model(epoch: int, model: str, stays: bool) -> None:
+    seal = {"extra_content": {"google": {"thought_signature": "sig"}}}
+    sealed = ToolCall("t1", "read", "{}", seal)
+    found = lowered(prompt("Hi"), answer(sealed, epoch=epoch, model=model), result("t1"))
+    assert found[1] == assistant(None, tool_calls=[tool_call("t1") | (seal if stays else {})])
 
 
 def test_reasoning_from_another_protocol_becomes_text() -> None:

@@ -14,7 +14,8 @@ from perdure.models.calls import IdRule, tool_name
 from perdure.models.encoding import as_object, canonical, encode, is_object
 from perdure.models.head import Conventions, keyed, opening, parameters
 from perdure.models.lowering import HistoryLowering
-from perdure.models.openai_stream import REASONING_MEMBERS, ChatDecoder
+from perdure.models.openai_reasoning import returned
+from perdure.models.openai_stream import EXTRA, ChatDecoder
 from perdure.models.page import Block
 from perdure.models.pictures import LIMITS, data_url
 from perdure.models.transport import Post, Transport
@@ -73,29 +74,32 @@ class ChatDialect:
         """Write an assistant message, with its reasoning only where that is at home."""
         home = item.epoch == self._frame.epoch and item.model == self._frame.model
         texts: list[str] = []
-        reasoning: dict[str, str] = {}
+        reasoning: dict[str, Any] = {}
         tools: list[dict[str, Any]] = []
         for part in item.parts:
             match part:
                 case Text(text):
                     texts.append(text)
-                case Reasoning(text) if home and (member := _member(part)):
-                    reasoning[member] = reasoning.get(member, "") + text
+                case Reasoning() if home and (members := returned(part)):
+                    reasoning |= members
                 case Reasoning(text):
                     texts.append(text)
                 case ToolCall():
-                    tools.append(self._call(part, calls[part.id]))
+                    tools.append(self._call(part, calls[part.id], item.model))
         content = "\n\n".join(text for text in texts if text.strip())
         message: dict[str, Any] = {"role": "assistant", "content": content or None, **reasoning}
         if tools:
             message["tool_calls"] = tools
         return [Block("assistant", encode(message), whole=True)]
 
-    def _call(self, part: ToolCall, call: str) -> dict[str, Any]:
+    def _call(self, part: ToolCall, call: str, model: str) -> dict[str, Any]:
         # Most servers refuse a history that holds broken JSON, and would then refuse for ever.
         arguments = part.arguments if is_object(part.arguments) else "{}"
         function = {"name": tool_name(part.name, self._known), "arguments": arguments}
-        return {"id": call, "type": "function", "function": function}
+        # A Gemini model refuses a call of its own without its signature, in every epoch.
+        extra = as_object(as_object(part.opaque).get(EXTRA)) if model == self._frame.model else {}
+        seal = {EXTRA: extra} if extra else {}
+        return {"id": call, "type": "function", "function": function, **seal}
 
     def _head(self, shape: RequestShape, tools: list[dict[str, Any]]) -> bytes:
         members: dict[str, Any] = {
@@ -151,9 +155,3 @@ def _tools(frame: Frame) -> list[dict[str, Any]]:
         }
         for tool in sorted(frame.tools, key=lambda tool: tool.name)
     ]
-
-
-def _member(part: Reasoning) -> str:
-    """Return the member in which reasoning came, or nothing where it came another way."""
-    member = as_object(part.opaque).get("member")
-    return member if member in REASONING_MEMBERS else ""

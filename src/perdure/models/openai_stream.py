@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.history.content import Part, Reasoning, StopReason, Text, ToolCall, Usage
+from perdure.history.content import Part, StopReason, Text, ToolCall, Usage
 from perdure.models.decoding import arguments_text, conclude, reasoning_piece, text_piece
 from perdure.models.encoding import as_array, as_count, as_object, as_text, parse_object
 from perdure.models.failures import Peer, failure, report
+from perdure.models.openai_reasoning import DETAILS, Thoughts
 from perdure.models.sse import ServerEvent
 from perdure.models.types import Answer, Piece
 
-REASONING_MEMBERS = ("reasoning_content", "reasoning")
-"""The members in which servers send visible reasoning and take it back."""
+EXTRA = "extra_content"
+"""The member of a call in which Google's own endpoint sends its signature and wants it back."""
 
 _STOPS: dict[str, StopReason] = {
     "stop": "end",
@@ -32,13 +33,18 @@ _STOPS: dict[str, StopReason] = {
 class _Call:
     """One tool call while it grows."""
 
-    __slots__ = ("arguments", "id", "index", "name")
+    __slots__ = ("arguments", "extra", "id", "index", "name")
 
     def __init__(self, index: object) -> None:
         self.index = index
         self.id = ""
         self.name = ""
         self.arguments: list[str] = []
+        self.extra: dict[str, Any] = {}
+
+    def whole(self) -> ToolCall:
+        opaque = {EXTRA: self.extra} if self.extra else None
+        return ToolCall(self.id, self.name, "".join(self.arguments), opaque)
 
 
 class ChatDecoder:
@@ -49,8 +55,7 @@ class ChatDecoder:
         self._peer = peer
         self._texts: list[str] = []
         self._refusal: list[str] = []
-        self._reasoning: list[str] = []
-        self._member = ""
+        self._thoughts = Thoughts()
         self._calls: list[_Call] = []
         self._stop = ""
         self._usage = Usage()
@@ -93,12 +98,10 @@ class ChatDecoder:
         """Return the answer; raise BrokenStream where it was cut, EmptyAnswer where it is empty."""
         if not self.is_whole:
             raise self._peer.cut()
-        parts: list[Part] = []
-        if self._reasoning:
-            parts.append(Reasoning("".join(self._reasoning), {"member": self._member}))
+        parts: list[Part] = [*self._thoughts.parts()]
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
-        parts += [ToolCall(call.id, call.name, "".join(call.arguments)) for call in self._calls]
+        parts += [call.whole() for call in self._calls]
         return conclude(
             self._peer,
             parts,
@@ -121,7 +124,7 @@ class ChatDecoder:
 
     def _choice(self, choice: dict[str, Any]) -> list[Piece]:
         delta = as_object(choice.get("delta"))
-        pieces = self._reason(delta)
+        pieces = reasoning_piece(self._thoughts.feed(delta))
         for text, texts in (
             (_content(delta.get("content")), self._texts),
             (as_text(delta.get("refusal")), self._refusal),
@@ -134,16 +137,8 @@ class ChatDecoder:
             self._call(call, position)
         stop = as_text(choice.get("finish_reason"))
         self._stop = stop or self._stop
-        self.progress += bool(pieces or calls or stop)
+        self.progress += bool(pieces or calls or stop or delta.get(DETAILS))
         return pieces
-
-    def _reason(self, delta: dict[str, Any]) -> list[Piece]:
-        for member in REASONING_MEMBERS:
-            if text := as_text(delta.get(member)):
-                self._member = self._member or member
-                self._reasoning.append(text)
-                return reasoning_piece(text)
-        return []
 
     def _call(self, delta: dict[str, Any], position: int) -> None:
         function = as_object(delta.get("function"))
@@ -151,6 +146,7 @@ class ChatDecoder:
         call = self._growing(delta.get("index"), position, name, call_id)
         call.id = call.id or call_id
         call.name = call.name or name
+        call.extra = as_object(delta.get(EXTRA)) or call.extra
         call.arguments.append(arguments_text(function.get("arguments")))
 
     def _growing(self, index: object, position: int, name: str, call_id: str) -> _Call:
@@ -181,11 +177,17 @@ def _content(content: object) -> str:
 def _usage(usage: dict[str, Any]) -> Usage:
     prompt = as_object(usage.get("prompt_tokens_details"))
     completion = as_object(usage.get("completion_tokens_details"))
-    cached = as_count(prompt.get("cached_tokens"))
+    asked = as_count(usage.get("prompt_tokens"))
+    # A few servers count reasoning beside the completion, and only the total holds both.
+    beyond = as_count(usage.get("total_tokens")) - asked
     return Usage(
-        input=as_count(usage.get("prompt_tokens")),
-        output=as_count(usage.get("completion_tokens")),
-        cache_read=cached or as_count(usage.get("prompt_cache_hit_tokens")),
+        input=asked,
+        output=max(as_count(usage.get("completion_tokens")), beyond),
+        cache_read=max(
+            as_count(prompt.get("cached_tokens")),
+            as_count(usage.get("prompt_cache_hit_tokens")),
+            as_count(usage.get("cached_tokens")),
+        ),
         cache_write=as_count(prompt.get("cache_write_tokens")),
         reasoning=as_count(completion.get("reasoning_tokens")),
     )
