@@ -58,7 +58,7 @@ class Shell:
 
         async def look() -> None:
             async with Runtime.open(self.store) as runtime:
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     while not any(row.pending for row in await runtime.sessions()):
                         await anyio.sleep(0.01)
 
@@ -67,7 +67,7 @@ class Shell:
     @contextmanager
     def locked_store(self) -> Generator[None]:
         """Keep every other process from writing."""
-        database = Database(self.store, busy_timeout=10).connect()
+        database = Database(self.store, busy_timeout=60).connect()
         with closing(database):
             database.execute("BEGIN IMMEDIATE")
             yield
@@ -131,7 +131,7 @@ def _no_title(_request: ReceivedRequest, _number: int) -> Reply:
 
 def until(condition: Callable[[], object]) -> None:
     """Wait until something holds that another process brings about."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -21,7 +21,7 @@ _ENTRY = (
     "import os, sys; os.login_tty(0);"
     "os.execv(sys.executable, [sys.executable, '-m', 'perdure', *sys.argv[1:]])"
 )
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 
 
 class Typing:

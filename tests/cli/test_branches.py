@@ -108,7 +108,7 @@ def test_help_gives_an_example_and_revert_says_that_files_stay(here: Here, name:
 
 
 def test_a_session_that_runs_elsewhere_is_not_reverted(tmp_path: Path, here: Here) -> None:
-    script = [say("one"), call("shell", {"command": "touch started; sleep 60"})]
+    script = [say("one"), call("shell", {"command": "touch started; sleep 600"})]
     config = {"permissions": {"shell": "allow"}}
     with shell(tmp_path, script, config=config) as s:
         here("run", "first")
@@ -118,4 +118,4 @@ def test_a_session_that_runs_elsewhere_is_not_reverted(tmp_path: Path, here: Her
             line = one_line(here("sessions", "revert", session, "1"), 1)
             assert "interrupt it first" in line
             running.send_signal(2)
-            running.wait(20)
+            running.wait(60)

@@ -58,7 +58,7 @@ def test_following_events_prints_what_another_process_writes(tmp_path: Path) -> 
             while '"text":"one more"' not in following.stdout.readline():
                 assert following.poll() is None
             following.send_signal(2)
-            assert following.wait(20) == 130
+            assert following.wait(60) == 130
             assert following.stderr is not None
             assert following.stderr.read().strip() == ""
 

@@ -213,7 +213,7 @@ def test_a_signal_settles_the_step_and_is_told_by_the_exit_code(
         with s.start("run", "hi") as run:
             s.provider.wait_until_received(1)
             run.send_signal(number)
-            assert run.wait(20) == code
+            assert run.wait(60) == code
         assert s.status() == "interrupted"
         assert s.run("run", "-c", "again").code == 0
 
@@ -225,7 +225,7 @@ def test_a_second_ctrl_c_leaves_at_once(tmp_path: Path) -> None:
             run.send_signal(signal.SIGINT)
             until(lambda: s.provider.abandoned)
             run.send_signal(signal.SIGINT)
-            assert run.wait(20) == 130
+            assert run.wait(60) == 130
         assert s.status() == "interrupted"
         assert "step.finished" not in s.run("events", s.the_session()).out
 
@@ -284,7 +284,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly(tmp_path: Path) -> None:
         assert run.stdout is not None
         run.stdout.close()
         gate.set()
-        assert run.wait(20) == 141
+        assert run.wait(60) == 141
         assert run.stderr is not None
         assert run.stderr.read().splitlines() == [f"session: {s.the_session()}"]
 

@@ -32,12 +32,12 @@ class Hang:
     def __call__(self) -> str:
         self.calls += 1
         self.begun.set()
-        assert self.release.wait(30)
+        assert self.release.wait(60)
         return "v"
 
 
 async def _until(true: Callable[[], bool]) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not true():
             await anyio.sleep(0.002)
 
@@ -115,14 +115,14 @@ async def test_async_loaders_run_concurrently() -> None:
         await all_here.wait()
         return "v"
 
-    values = await _values(*(fact(f"a/{n}", meet, timeout=20) for n in range(5)))
+    values = await _values(*(fact(f"a/{n}", meet, timeout=60) for n in range(5)))
     assert set(values.values()) == {"v"}
 
 
 async def test_sync_loaders_run_concurrently() -> None:
-    barrier = threading.Barrier(5, timeout=20)
+    barrier = threading.Barrier(5, timeout=60)
     values = await _values(
-        *(fact(f"a/{n}", lambda: str(barrier.wait()), timeout=20) for n in range(5))
+        *(fact(f"a/{n}", lambda: str(barrier.wait()), timeout=60) for n in range(5))
     )
     assert sorted(values.values()) == ["0", "1", "2", "3", "4"]
 
@@ -202,8 +202,8 @@ async def test_a_hung_sync_loader_is_not_started_a_second_time() -> None:
 
 
 async def test_two_observations_at_once_may_both_call_a_loader_that_is_only_slow() -> None:
-    barrier = threading.Barrier(2, timeout=20)
-    composed = context(fact("a/b", lambda: str(barrier.wait() >= 0), timeout=20))
+    barrier = threading.Barrier(2, timeout=60)
+    composed = context(fact("a/b", lambda: str(barrier.wait() >= 0), timeout=60))
     found: list[dict[str, Any]] = []
 
     async def observe() -> None:

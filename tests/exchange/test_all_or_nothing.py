@@ -193,7 +193,7 @@ async def test_who_gives_up_on_a_stream_does_not_wait_for_it(root: Path, busy: b
             line = super().readline(size)
             if line.startswith(b'{"events":'):
                 waiting.set()
-                enough.wait(20)
+                enough.wait(60)
             return line
 
     async with opened(root) as runtime:

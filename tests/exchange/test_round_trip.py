@@ -192,7 +192,7 @@ async def test_a_drain_forgets_what_it_knew_when_the_session_comes_back_another(
             async with b.runtime() as other:
                 await other.delete_session(session.id)
                 await other.import_session(file)
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await ask(session, "Gamma?")
         sent = b.provider.requests[-1].body
         assert b"Alpha?" in sent

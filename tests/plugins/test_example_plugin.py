@@ -42,7 +42,7 @@ class Project:
 
     def git(self, *arguments: str) -> None:
         identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.org")
-        subprocess.run(["git", *identity, *arguments], cwd=self.directory, check=True, timeout=30)
+        subprocess.run(["git", *identity, *arguments], cwd=self.directory, check=True, timeout=60)
 
     def commit(self, message: str) -> None:
         self.git("commit", "--quiet", "--allow-empty", "--no-gpg-sign", f"--message={message}")

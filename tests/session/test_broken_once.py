@@ -382,7 +382,7 @@ async def test_a_disk_that_fills_in_a_step_ends_the_waiting_and_the_next_drain_g
             await b.provider.received(1)
             store.full = True
             answer.set()
-            with pytest.raises(StoreFull), anyio.fail_after(10):
+            with pytest.raises(StoreFull), anyio.fail_after(60):
                 await session.wait()
             store.full = False
             records = await ask(session, "two")
@@ -390,3 +390,22 @@ async def test_a_disk_that_fills_in_a_step_ends_the_waiting_and_the_next_drain_g
         outcomes = [event.outcome for event in of_type(records, ev.StepFinished)]
         assert outcomes == ["crashed", "completed"]
         assert b"one" in b.provider.requests[1].body
+
+
+async def test_a_disk_that_fills_in_a_revert_leaves_the_session_to_the_next_drain(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path, [say("1"), say("2")]) as b:
+        store = _Full(await open_sqlite(b.store, clock=SystemClock()))
+        b.store = cast("Path", store)
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "one")
+            store.full = True
+            with pytest.raises(StoreFull):
+                await session.revert(1)
+            store.full = False
+            with anyio.fail_after(60):
+                records = await ask(session, "two")
+        await store.close()
+        assert [event.outcome for event in of_type(records, ev.StepFinished)] == ["completed"]

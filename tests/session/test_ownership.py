@@ -305,7 +305,7 @@ async def _admitted_at(
     asking = session if who == "the same runtime" else await other.session(session.id)
     await asking.prompt("second", delivery="queue")
     store.go.set()
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await asking.wait()
         await session.wait()
     state = await session.state()
@@ -336,7 +336,7 @@ async def test_a_prompt_that_lands_just_before_a_drain_ends_needs_nobody_else(
                 await plain.append(session.id, [ev.PromptAdmitted(f"p{len(held)}", "x", "queue")])
                 held.append(owned)
                 store.go.set()
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await session.wait()
                 if owned:
                     assert not (await session.state()).pending
@@ -402,7 +402,7 @@ async def test_a_start_takes_over_from_a_process_out_of_sight_when_its_lease_is_
         async with b.runtime() as runtime:
             assert await runtime.recover() == ["left"]
             session = await runtime.session("left")
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 await session.wait()
             outcomes = [each.outcome for each in of_type(await log_of(session), ev.StepFinished)]
         assert outcomes == ["crashed", "completed"]
@@ -421,7 +421,7 @@ async def test_a_start_leaves_a_process_out_of_sight_to_its_work(tmp_path: Path)
                 assert await runtime.recover() == ["left"]
                 await store.append("left", [ev.StepFinished(1, "interrupted")], release=lease)
                 session = await runtime.session("left")
-                with anyio.fail_after(20):
+                with anyio.fail_after(60):
                     await session.wait()
                 assert (await session.state()).outcome == "interrupted"
         assert len(b.provider.requests) == 1

@@ -81,7 +81,7 @@ class Scene:
     def finish(self, session: str, prompt: str) -> None:
         """Run a worker on the session to its end."""
         with self.process(session=session, prompt=prompt) as worker:
-            assert worker.wait(30) == 0
+            assert worker.wait(60) == 0
 
     def written(self) -> list[str]:
         """Return the names of the effects, in order."""
@@ -169,7 +169,7 @@ def test_an_idempotent_call_is_run_again(tmp_path: Path) -> None:
 
 
 async def _wait_for_lines(path: Path, count: int) -> None:
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while len(await anyio.Path(path).read_text() if path.exists() else "") == 0:
             await anyio.sleep(0.01)
         while len((await anyio.Path(path).read_text()).splitlines()) < count:

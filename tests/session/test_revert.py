@@ -66,7 +66,7 @@ class Watched(SystemClock):
     async def looks(self) -> None:
         """Wait until who waits for its turn has looked at the session once more."""
         before = self.slept
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             while self.slept < before + 2:
                 await anyio.sleep(0.01)
 

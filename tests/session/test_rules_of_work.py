@@ -75,7 +75,7 @@ async def test_calls_of_one_step_run_side_by_side(tmp_path: Path) -> None:
 
     async with bench(tmp_path, [calls(("meet_0", {}), ("meet_1", {})), say("Done.")]) as b:
         async with b.runtime(tools=[meeting(0), meeting(1)]) as runtime:
-            with anyio.fail_after(20):
+            with anyio.fail_after(60):
                 records = await ask(await b.session(runtime), "Meet")
     assert [event.outcome for event in of_type(records, ev.ToolSettled)] == ["completed"] * 2
 

@@ -87,7 +87,7 @@ async def test_a_prompt_whose_answer_finds_a_full_disk_is_answered_when_there_is
             await b.provider.received(2)
             with full_disk(b):
                 answer.set()
-                with pytest.raises(StoreFull), anyio.fail_after(10):
+                with pytest.raises(StoreFull), anyio.fail_after(60):
                     await session.wait()
                 with pytest.raises(StoreFull):
                     await session.prompt("too much " * 100_000)
@@ -116,7 +116,7 @@ async def test_a_disk_that_fills_while_a_tool_runs_causes_no_second_effect(tmp_p
             await started.wait()
             with full_disk(b):
                 go_on.set()
-                with pytest.raises(StoreFull), anyio.fail_after(10):
+                with pytest.raises(StoreFull), anyio.fail_after(60):
                     await session.wait()
             records = await ask(session, "two")
         (settled,) = of_type(await whole_log(b, session), ev.ToolSettled)
@@ -144,7 +144,7 @@ async def test_a_database_that_is_removed_while_a_step_runs_ends_the_waiting(
 ) -> None:
     answer = anyio.Event()
     async with bench(tmp_path, [hold(answer, say("lost"))]) as b:
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with b.runtime() as runtime:
                 session = await b.session(runtime)
                 await session.prompt("one")

@@ -45,7 +45,7 @@ GivenUp = Callable[..., Awaitable[str]]
 
 async def renamed(session: Session) -> ev.SessionRenamed:
     """Wait for the title of a session."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async for record in session.events():
             if isinstance(record.data, ev.SessionRenamed):
                 return record.data
@@ -63,7 +63,7 @@ async def titled(bench: Bench, runtime: Runtime, prompt: str = PROMPT) -> Sessio
 
 async def asked(bench: Bench, count: int = 1) -> None:
     """Wait until so many titles were asked for."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         while len(bench.provider.title_requests) < count:
             await anyio.sleep(0.002)
 
@@ -74,7 +74,7 @@ def given_up(caplog: pytest.LogCaptureFixture) -> GivenUp:
     caplog.set_level(logging.DEBUG, "perdure.session")
 
     async def wait(count: int = 1) -> str:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while len(lines := [each for each in caplog.messages if "no title" in each]) < count:
                 await anyio.sleep(0.002)
         assert {record.levelname for record in caplog.records} == {"DEBUG"}
@@ -275,7 +275,7 @@ async def test_closing_the_runtime_cancels_the_request(tmp_path: Path) -> None:
             await ask(session, PROMPT)
             await b.provider.received(2)
         (title,) = [each.index for each in b.provider.requests if asks_for_title(each)]
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             while title not in b.provider.abandoned:
                 await anyio.sleep(0.002)
         async with b.runtime() as runtime:

@@ -89,13 +89,13 @@ class Worker:
         self._process.kill()
 
     def wait(self) -> int:
-        return self._process.wait(timeout=20)
+        return self._process.wait(timeout=60)
 
     def end(self) -> None:
         """Make sure that nothing of it is left."""
         self._process.kill()
         with contextlib.suppress(BrokenPipeError):
-            self._process.communicate(timeout=20)
+            self._process.communicate(timeout=60)
 
 
 @contextlib.contextmanager

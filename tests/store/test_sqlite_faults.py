@@ -256,5 +256,5 @@ async def test_a_closing_store_whose_disk_fails_still_closes(path: Path, plan: P
     await store.create("s1", [CREATED])
     await store.claim("s1", "one")
     plan.fails = lambda _operation, _number: apsw.SQLITE_IOERR
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         await store.close()

@@ -68,7 +68,7 @@ def kill_in_restore(path: Path, session: str) -> bool:
     log = path.with_name(path.name + "-wal")
     with worker("restore", path, session, 30_000, "x") as restoring:
         assert restoring.read() == "ready"
-        before, end = log.stat().st_size, time.monotonic() + 20
+        before, end = log.stat().st_size, time.monotonic() + 60
         restoring.say()
         # What is not committed yet goes into the log beside the database once it is too much for
         # the memory that is given to it.

@@ -39,7 +39,7 @@ class Commits:
                 self.outcomes[name] = error
 
         async with anyio.create_task_group() as tasks:
-            self.writer.put(Job(lambda _: self.gate.wait(10), awaited=False))
+            self.writer.put(Job(lambda _: self.gate.wait(60), awaited=False))
             for name, operation in operations.items():
                 tasks.start_soon(run, name, operation)
             await anyio.sleep(0)

@@ -11,5 +11,5 @@ import pytest
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
     """A client that obeys no proxy of this machine, and spends no time on certificates."""
-    async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=10.0) as client:
+    async with httpx2.AsyncClient(trust_env=False, verify=False, timeout=60.0) as client:
         yield client

@@ -17,7 +17,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 async def test_sleeping_moves_the_time_and_does_not_wait() -> None:
     clock: Clock = FakeClock(NOON)
-    with anyio.fail_after(5):
+    with anyio.fail_after(60):
         await clock.sleep(3600)
     assert clock.now() == NOON + timedelta(hours=1)
     assert clock.monotonic() == 3600

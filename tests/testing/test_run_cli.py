@@ -93,9 +93,9 @@ def test_a_command_that_does_not_end_is_killed_with_its_children(
 ) -> None:
     program = """
 import subprocess, sys, time
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 print(child.pid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
     # It returns when the pipe is closed, which the child has inherited: so the child is gone too.
     with pytest.raises(TimeoutError, match=r"did not end in 1\.0 s"):
@@ -103,16 +103,16 @@ time.sleep(60)
 
 
 def test_a_started_command_can_be_killed_by_its_pid(tmp_path: Path, project: Path) -> None:
-    env = stand_in(tmp_path, "print('up', flush=True)\nimport time\ntime.sleep(60)")
+    env = stand_in(tmp_path, "print('up', flush=True)\nimport time\ntime.sleep(600)")
     with start_cli(["run"], project, env) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "up\n"
         os.kill(process.pid, 9)
-        assert process.wait(10) == -9
+        assert process.wait(60) == -9
 
 
 def test_a_started_command_does_not_outlive_its_test(tmp_path: Path, project: Path) -> None:
-    env = stand_in(tmp_path, "import time\ntime.sleep(60)")
+    env = stand_in(tmp_path, "import time\ntime.sleep(600)")
     with start_cli(["run"], project, env) as process:
         assert process.poll() is None
     assert process.returncode == -9

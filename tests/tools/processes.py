@@ -20,7 +20,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
-def numbers_in(file: Path, count: int, seconds: float = 20) -> list[int]:
+def numbers_in(file: Path, count: int, seconds: float = 60) -> list[int]:
     """Wait until a file holds so many numbers, one a line, and return them."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -32,7 +32,7 @@ def numbers_in(file: Path, count: int, seconds: float = 20) -> list[int]:
     raise TimeoutError(f"{file} does not hold {count} numbers")
 
 
-def wait_until_gone(pids: list[int], seconds: float = 20) -> None:
+def wait_until_gone(pids: list[int], seconds: float = 60) -> None:
     """Wait until none of the processes runs."""
     deadline = time.monotonic() + seconds
     while any(is_alive(pid) for pid in pids):

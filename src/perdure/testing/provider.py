@@ -196,14 +196,14 @@ class ScriptedProvider:
             provider["headers"] = {header: key} if header else {"authorization": f"Bearer {key}"}
         return {"model": f"{name}/{model}", "providers": {name: provider}}
 
-    async def received(self, count: int, timeout: float = 10.0) -> None:
+    async def received(self, count: int, timeout: float = 60.0) -> None:
         """Wait until `count` requests for an answer have come; TimeoutError after the timeout."""
         with anyio.fail_after(timeout):
             # They may come from another thread, so there is no event to wait for.
             while len(self.requests) < count:  # noqa: ASYNC110
                 await anyio.sleep(0.002)
 
-    def wait_until_received(self, count: int, timeout: float = 10.0) -> None:
+    def wait_until_received(self, count: int, timeout: float = 60.0) -> None:
         """Do the same as `received`, blocking: for a provider that is served in a thread."""
         deadline = time.monotonic() + timeout
         while len(self.requests) < count:

@@ -15,7 +15,7 @@ from tests.cli.chat.tmux import READY, in_tmux
 from tests.cli.support import one_line, shell, until
 
 WRITE = call("write", {"path": "a.txt", "content": "one\ntwo\n"})
-SLOW = call("shell", {"command": "echo begun; sleep 60"})
+SLOW = call("shell", {"command": "echo begun; sleep 600"})
 
 
 def test_a_prompt_of_several_lines_is_one_prompt(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_ctrl_c_stops_what_runs_once_and_the_chat_goes_on(tmp_path: Path) -> Non
         window.send("Sleep.")
         window.until("… shell echo begun", "begun")
         window.press("C-c")
-        window.until("✗ shell echo begun; sleep 60 · interrupted", "/help")
+        window.until("✗ shell echo begun; sleep 600 · interrupted", "/help")
         window.send("And now?")
         window.until("Then not.")
 

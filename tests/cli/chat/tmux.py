@@ -15,7 +15,7 @@ from pathlib import Path
 from perdure.testing import home_of, isolated_environment
 from tests.cli.support import KEY, Shell
 
-_PATIENCE = 20.0
+_PATIENCE = 60.0
 READY = "Ctrl-D leaves"
 
 

@@ -206,7 +206,7 @@ async def _crash(runtime: Runtime, crash: Crash, source: Path, target: Path) -> 
     for model in MODELS:
         session = await runtime.create_session(directory=DIRECTORY, model=model, title="open step")
         await session.prompt("Wait for it.")
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while crash.running < len(MODELS):
             await anyio.sleep(0.01)
     _copy(source, target)
