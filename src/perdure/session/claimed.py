@@ -1,8 +1,8 @@
-"""What is written to a session under a lease that is taken for that one write."""
+"""What is written to a session that nobody works on, under a lease taken for that one write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 
@@ -17,6 +17,10 @@ from perdure.tools.settle import UNKNOWN
 
 Decide = Callable[[Sequence[ev.Record]], list[ev.Event]]
 """Returns what to write to a session with that log."""
+
+WriteAlone = Callable[[str, Decide], Awaitable[bool]]
+"""Writes to a session what is decided; returns False, having written nothing, while somebody works
+on it."""
 
 
 async def write_claimed(store: Store, feed: Feed, lease: Lease, decide: Decide) -> None:

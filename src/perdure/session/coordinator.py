@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup
 from perdure.errors import LeaseLost, PerdureError
 from perdure.history.state import SessionState, fold
 from perdure.session.changes import Changes
+from perdure.session.claimed import Decide, write_claimed
 from perdure.session.delegation import Delegation
 from perdure.session.drain import Equipment, drain
 from perdure.session.inbox import has_work, leave_held
@@ -176,6 +177,23 @@ class Coordinator:
             await running.drain.settled.wait()
         return True
 
+    async def write_alone(self, session: str, decide: Decide) -> bool:
+        """Write what is decided from a session's log, unless somebody works on it.
+
+        Returns False, having written nothing, while somebody does.
+        """
+        drained = self.is_busy(session) and session in self._leases
+        lease = None if drained else await self._claim(session)
+        if lease is None:
+            return False
+        try:
+            await write_claimed(self._equipment.store, self._equipment.feed, lease, decide)
+        except BaseException:
+            # A failing store may have kept it from being given up.
+            self._leases.setdefault(session, lease)
+            raise
+        return True
+
     async def _is_left(self, row: SessionRow) -> bool:
         """Say whether a session has work for this process that nobody does."""
         store, owner = self._equipment.store, self._equipment.owner
@@ -194,9 +212,8 @@ class Coordinator:
 
     async def _is_of_call(self, row: SessionRow) -> bool:
         """Say whether a call has to wake the session, or nobody any more."""
-        equipment = self._equipment
         try:
-            return await is_left_to_its_call(equipment.store, equipment.feed, equipment.owner, row)
+            return await is_left_to_its_call(self._equipment.store, self.write_alone, row)
         except PerdureError as error:
             _log.warning("session %s cannot be recovered: %s", row.id, error)
             return True

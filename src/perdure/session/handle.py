@@ -292,7 +292,7 @@ class Session:
         Raises UsageError where `to` is no message of the history, ConcurrencyError while somebody
         works on the session.
         """
-        await revert(self._equipment, self.id, _message(to))
+        await revert(self._coordinator.write_alone, self.id, _message(to))
 
     async def export(self, file: str | Path) -> Path:
         """Write the session with its stored outputs into one file, and return its path.

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from perdure.errors import SessionNotFound
 from perdure.history import events as ev
 from perdure.history.state import fold
-from perdure.session.claimed import settling, write_claimed
+from perdure.session.claimed import WriteAlone, settling
 from perdure.session.delegation import task_prompt, task_session
-from perdure.session.feed import Feed
 from perdure.store.contract import SessionRow, Store
 
 
-async def is_left_to_its_call(store: Store, feed: Feed, owner: str, row: SessionRow) -> bool:
+async def is_left_to_its_call(store: Store, write_alone: WriteAlone, row: SessionRow) -> bool:
     """Say whether all that is left to do in a session is the task that a call gave it.
 
     The call wakes it when it is run again. Where the call is settled, nobody reads an answer any
@@ -26,9 +25,7 @@ async def is_left_to_its_call(store: Store, feed: Feed, owner: str, row: Session
     except SessionNotFound:
         return False  # it was imported without the one that gave it
     if _is_settled(given, row):
-        lease = await store.claim(row.id, owner)
-        if lease is not None:
-            await write_claimed(store, feed, lease, lambda records: giving_up(row.id, records))
+        await write_alone(row.id, lambda records: giving_up(row.id, records))
         return True
     return _is_waited_for(given, row)
 

@@ -7,26 +7,21 @@ from collections.abc import Sequence
 from perdure.errors import ConcurrencyError
 from perdure.history import events as ev
 from perdure.history.state import fold
-from perdure.session.claimed import settling, write_claimed
+from perdure.session.claimed import WriteAlone, settling
 from perdure.session.cut import place_of, require_standing, sound_cut
-from perdure.session.drain import Equipment
 
 
-async def revert(equipment: Equipment, session: str, to: int | str) -> None:
+async def revert(write_alone: WriteAlone, session: str, to: int | str) -> None:
     """Cut the history of a session behind a message; durable when this returns.
 
     Raises UsageError where `to` is no message of the history, ConcurrencyError while somebody
     works on the session.
     """
-    lease = await equipment.store.claim(session, equipment.owner)
-    if lease is None:
+    if not await write_alone(session, lambda records: reverting(session, records, to)):
         raise ConcurrencyError(
             f"session {session} is being worked on and cannot be reverted; interrupt it first, or "
             "wait until it is idle"
         )
-    await write_claimed(
-        equipment.store, equipment.feed, lease, lambda records: reverting(session, records, to)
-    )
 
 
 def reverting(session: str, records: Sequence[ev.Record], to: int | str) -> list[ev.Event]:
