@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Literal
 
 import anyio
 from anyio.abc import SocketAttribute, SocketStream
 
-Act = bytes | float | Literal["hold", "leave", "next"]
+Act = bytes | float | Literal["hold", "leave", "next"] | Callable[[SocketStream], Awaitable[object]]
 """Bytes to send, seconds to wait, or: keep silent until the client leaves; leave at once; read the
-next request on the same connection."""
+next request on the same connection; do something with it."""
 
 
 class Loopback:
@@ -75,6 +75,8 @@ async def _play(stream: SocketStream, server: Loopback, acts: Sequence[Act]) -> 
                 await stream.receive()
             case "leave":
                 return
+            case _:
+                await act(stream)
 
 
 def head(status: int = 200, content_type: str = "text/event-stream", **more: str) -> bytes:
