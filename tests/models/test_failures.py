@@ -36,6 +36,24 @@ CASES: list[tuple[int, Any, type[errors.ProviderError]]] = [
     (402, openai("Insufficient credits"), errors.QuotaExceeded),
     (429, openai("You exceeded your current quota", "insufficient_quota"), errors.QuotaExceeded),
     (400, anthropic("Your credit balance is too low to access the API"), errors.QuotaExceeded),
+    (
+        400,
+        anthropic("You have reached your specified API usage limits. You regain access on Monday."),
+        errors.QuotaExceeded,
+    ),
+    (
+        429,
+        {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "message": "Credits are depleted"}},
+        errors.QuotaExceeded,
+    ),
+    (429, {"error": {"message": "You reached the monthly spending cap"}}, errors.QuotaExceeded),
+    (403, {"error": {"message": "Key limit exceeded", "code": 403}}, errors.QuotaExceeded),
+    (
+        429,
+        openai("Slow down. Add a card at example.org/billing", "rate_limit_exceeded", "tokens"),
+        errors.RateLimited,
+    ),
+    (403, openai("no", "unsupported_country_region_territory"), errors.InvalidRequest),
     (400, openai("no", "content_policy_violation"), errors.ContentRefused),
     (400, openai("The response was filtered", "content_filter"), errors.ContentRefused),
     (404, anthropic("model: nope", "not_found_error"), errors.ModelNotFound),
@@ -118,6 +136,7 @@ def test_the_message_quotes_the_provider_and_says_what_to_do() -> None:
         (400, openai("Unknown parameter: 'x'"), "check the parameters of the model"),
         (400, anthropic("Could not process image"), "go on from before the image"),
         (400, openai("Invalid 'messages[1].content[0].image_url'."), "set images = false"),
+        (400, openai("User location is not supported for this API"), "serves the country"),
         (429, b"", "try again later"),
         (301, b"", "set base_url to the new address"),
     ],
@@ -149,6 +168,15 @@ def test_words_are_one_short_line_without_control_characters() -> None:
 def test_a_page_gives_its_title() -> None:
     page = b"<html><head><title>502 Bad\nGateway</title></head><body>nginx</body></html>"
     assert "acme answered 502: 502 Bad Gateway;" in str(refused(502, page))
+
+
+@pytest.mark.parametrize("body", [b"\x89PNG\r\n\0\0IHDR", bytes(range(128, 256)) * 3])
+def test_a_body_that_is_no_text_is_not_quoted(body: bytes) -> None:
+    assert str(refused(502, body)) == "acme answered 502; try again later"
+
+
+def test_a_wait_of_no_time_is_no_time_to_name() -> None:
+    assert str(refused(429, anthropic("slow down"), after=0.0)).endswith("; try again later")
 
 
 def test_a_body_without_words_gives_none() -> None:

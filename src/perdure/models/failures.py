@@ -162,8 +162,10 @@ def _words(value: object) -> str:
 
 
 def page_words(body: bytes) -> str:
-    """Return what an error body that is no JSON says to a reader."""
+    """Return what an error body that is no JSON says to a reader; nothing where it is no text."""
     text = body.decode("utf-8", "replace")
+    if "\0" in text or text.count("\ufffd") > len(text) // 8:
+        return ""
     title = re.search(r"<title[^>]*>([^<]*)</title>", text, re.IGNORECASE)
     return title[1] if title else re.sub(r"<[^>]*>", " ", text)
 
@@ -217,7 +219,15 @@ _QUOTA = _any(
     r"billing",
     r"credit balance is too low",
     r"exceeded your current quota",
+    r"credits (are|were|have been) (depleted|exhausted|used up)",
+    r"(api|key|monthly) (usage )?limits? exceeded|api usage limits",
+    r"spend(ing)? (cap|limit)",
     r"perday",
+)
+_RATE = ("rate_limit_exceeded", "rate_limit_error")
+_PLACE = _any(
+    r"unsupported_country",
+    r"(country|region|territory|location)\b.{0,40}\bnot (supported|available)",
 )
 _CONTENT = _any(
     r"content[_ ](policy|filter)",
@@ -284,13 +294,16 @@ def _classify(said: Report) -> type[ProviderError]:
     if said.code == "resource_exhausted" and said.retry_after is not None:
         # Its words are those of a spent quota, also where only the minute's share is spent.
         return RateLimited
+    if status == 429 and said.code in _RATE:
+        # Its words often end with where to pay for more, which is no sign of a spent quota.
+        return RateLimited
     if status == 402 or _QUOTA.search(text):
         return QuotaExceeded
     if _CONTENT.search(text):
         return ContentRefused
     if status == 413 or (status in (400, 422, 500) and _OVERFLOW.search(text)):
         return ContextOverflow
-    if _TEMPLATE.search(text):
+    if _TEMPLATE.search(text) or (status in (400, 403) and _PLACE.search(text)):
         return InvalidRequest
     return _by_status(status, text)
 
@@ -314,7 +327,7 @@ def _advice(kind: type[ProviderError], peer: Peer, said: Report) -> str:
         return _advice_on_request(said)
     if kind is ModelNotFound:
         return f"check the model {peer.model!r} and the base_url of the provider"
-    if kind in (RateLimited, ProviderOverloaded) and said.retry_after is not None:
+    if kind in (RateLimited, ProviderOverloaded) and said.retry_after:
         return f"try again in {said.retry_after:g} s"
     return _ADVICE[kind]
 
@@ -329,6 +342,8 @@ def _advice_on_request(said: Report) -> str:
         return "put the name and password that the proxy wants into HTTPS_PROXY"
     if _TEMPLATE.search(said.words) and _SYSTEM.search(said.words):
         return 'set system_messages = "wrapped" for this model'
+    if _PLACE.search(f"{said.code} {said.words}"):
+        return "use a provider that serves the country in which this machine is"
     if _IMAGE.search(said.words):
         # It stands in the history, and so in every later request too.
         return (
