@@ -177,6 +177,12 @@ def test_the_finish_reason_is_the_stop(finish: str, stop: StopReason) -> None:
     assert (answer.stop, answer.stopped) == (stop, "novel" if finish == "novel" else "")
 
 
+@pytest.mark.parametrize("finish", ["error", "abort", "insufficient_system_resource"])
+def test_an_answer_that_the_server_gave_up_is_broken_and_no_answer(finish: str) -> None:
+    with pytest.raises(BrokenStream, match=f"gave up the answer \\({finish}\\)"):
+        decode(delta(content="Half an"), delta(finish), "[DONE]")
+
+
 def test_a_refusal_is_text_with_its_own_stop() -> None:
     answer = decode(delta("stop", refusal="No."))[1]
     assert answer == Answer((Text("No."),), "refusal", Usage())

@@ -25,9 +25,14 @@ _STOPS: dict[str, StopReason] = {
     "stop_sequence": "end",
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
     "content_filter": "refusal",
+    "sensitive": "refusal",
 }
 """How OpenAI and compatible servers say why the model stopped."""
+
+_FAILED = frozenset({"error", "network_error", "abort", "insufficient_system_resource"})
+"""How compatible servers say that they gave up in the middle of an answer."""
 
 
 class _Call:
@@ -98,6 +103,8 @@ class ChatDecoder:
         """Return the answer; raise BrokenStream where it was cut, EmptyAnswer where it is empty."""
         if not self.is_whole:
             raise self._peer.cut()
+        if self._stop in _FAILED:
+            raise self._peer.broken(f"the server gave up the answer ({self._stop})")
         parts: list[Part] = [*self._thoughts.parts()]
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
