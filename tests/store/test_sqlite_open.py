@@ -157,6 +157,24 @@ async def test_a_write_waits_for_another_process_only_so_long(path: Path) -> Non
         await store.create("s1", [CREATED])
 
 
+async def test_a_write_finds_a_lock_that_another_process_leaves_only_for_moments(
+    store: SQLiteStore, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    with raw(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 500:
+                other.execute("COMMIT")
+
+        monkeypatch.setattr(database.time, "sleep", pause)
+        await store.create("s1", [CREATED])
+    # SQLite's own pauses would grow to a tenth of a second, and miss the moments one by one.
+    assert max(pauses) <= 0.002
+
+
 async def test_a_database_that_cannot_be_written_is_refused() -> None:
     with unprivileged_directory() as directory:
         path = directory / "store.db"

@@ -18,8 +18,12 @@ from perdure.store import faults
 
 _BESIDE = ("", "-wal", "-shm")
 
-_PAUSE = 0.005
-"""Seconds between two tries of what SQLite itself does not wait for."""
+_PAUSE = 0.001
+"""Seconds between two tries to get a lock.
+
+SQLite's own pauses grow to a hundred times that. Another process that writes without end leaves the
+lock alone only for moments between two commits, and who looks so seldom may miss them all.
+"""
 
 Identity = tuple[tuple[int, int], ...]
 """Device and inode of the file and of the two that SQLite keeps beside it."""
@@ -48,6 +52,7 @@ class Connection(Protocol):
     def changes(self) -> int: ...
     def readonly(self, name: str, /) -> bool: ...
     def wal_checkpoint(self, *, mode: int = ...) -> tuple[int, int]: ...
+    def set_busy_handler(self, handler: Callable[[int], bool], /) -> None: ...
     def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
     def close(self) -> None: ...
 
@@ -82,7 +87,7 @@ class Database:
         connection = apsw.Connection(
             str(self.path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=self._vfs
         )
-        connection.set_busy_timeout(int(self._busy_timeout * 1000))
+        connection.set_busy_handler(self._wait)
         connection.wal_autocheckpoint(0)
         return cast("Connection", connection)
 
@@ -93,14 +98,22 @@ class Database:
         """
         # SQLite reads before it takes the lock for the change, and who has read is refused at once
         # where two begin in the same moment: one of them must give way for the other to go on.
-        deadline = time.monotonic() + self._busy_timeout
+        tries = 0
         while True:
             try:
                 return connection.pragma("journal_mode", "wal") == "wal"
             except apsw.BusyError:
-                if time.monotonic() >= deadline:
+                if not self._wait(tries):
                     raise
-                time.sleep(_PAUSE)
+            tries += 1
+
+    def _wait(self, tries: int) -> bool:
+        """Pause before another try; return False where enough were made."""
+        # Tries are counted, not time: a process that was stopped meanwhile has not waited.
+        if tries * _PAUSE >= self._busy_timeout:
+            return False
+        time.sleep(_PAUSE)
+        return True
 
     def identity(self) -> Identity | None:
         """Return which files the path leads to now; None where one is missing."""
