@@ -1,11 +1,13 @@
 """A server written with the SDK, which speaks the newest protocol: over HTTP or on its pipes.
 
-`python sdk_server.py http PORT TOKEN` answers on loopback, only to who brings the token;
+`python sdk_server.py http PORT TOKEN` answers on loopback, only to who brings the token; the port
+may be one that its caller has reserved with SO_REUSEPORT;
 `python sdk_server.py stdio` on its input and output.
 """
 
 from __future__ import annotations
 
+import socket
 import sys
 
 import anyio
@@ -60,7 +62,11 @@ def serve(port: int, token: str) -> None:
 
     app = server.streamable_http_app()
     app.add_middleware(BaseHTTPMiddleware, dispatch=guard)
-    uvicorn.run(app, host="127.0.0.1", port=port, log_level="critical")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        listener.bind(("127.0.0.1", port))
+        uvicorn.Server(uvicorn.Config(app, log_level="critical")).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -25,10 +25,14 @@ TOKEN = "tok-98765"
 ENV = {"PATH": os.environ["PATH"], "SDK_TOKEN": TOKEN, "WRONG_TOKEN": "tok-wrong"}
 
 
-def free_port() -> int:
+@contextmanager
+def reserved() -> Generator[int]:
+    """Yield a port that nobody else gets while the context is open, and nobody answers on yet."""
     with socket.socket() as chosen:
+        chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        chosen.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         chosen.bind(("127.0.0.1", 0))
-        return chosen.getsockname()[1]
+        yield chosen.getsockname()[1]
 
 
 @contextmanager
@@ -58,8 +62,7 @@ def _wait_for(port: int) -> None:
 
 @pytest.fixture(scope="module")
 def port() -> Generator[int]:
-    chosen = free_port()
-    with served(chosen):
+    with reserved() as chosen, served(chosen):
         yield chosen
 
 
@@ -78,7 +81,7 @@ def wanted(request: pytest.FixtureRequest) -> dict[str, McpServer]:
 
 
 async def test_it_is_connected_to_and_called(wanted: dict[str, McpServer], tmp_path: Path) -> None:
-    async with held(wanted, tmp_path, ENV, join=30) as servers:
+    async with held(wanted, tmp_path, ENV) as servers:
         (seen,) = (await servers.prepare()).seen
         assert seen.offer is not None
         assert seen.offer.instructions == "Add with care."
@@ -93,7 +96,7 @@ async def test_it_is_connected_to_and_called(wanted: dict[str, McpServer], tmp_p
 async def test_an_interrupted_call_lets_the_next_one_through(
     wanted: dict[str, McpServer], tmp_path: Path
 ) -> None:
-    async with held(wanted, tmp_path, ENV, join=30) as servers:
+    async with held(wanted, tmp_path, ENV) as servers:
         await servers.prepare()
         with anyio.move_on_after(0.1):
             await servers.call("wait_for_ever")
@@ -101,9 +104,9 @@ async def test_an_interrupted_call_lets_the_next_one_through(
 
 
 async def test_a_new_tool_is_heard_of(tmp_path: Path) -> None:
-    with served(port := free_port()):
+    with reserved() as port, served(port):
         for wanted in (ON_PIPES, over_http(port)):
-            async with held(wanted, tmp_path, ENV, join=30) as servers:
+            async with held(wanted, tmp_path, ENV) as servers:
                 await servers.prepare()
                 await servers.call("learn")
                 await until(lambda: _offers(servers, "subtract"))
@@ -116,7 +119,7 @@ def _offers(servers: Held, tool: str) -> bool:
 
 
 async def test_a_wrong_token_is_said_and_never_shown(port: int, tmp_path: Path) -> None:
-    async with held(over_http(port, "WRONG_TOKEN"), tmp_path, ENV, join=30) as servers:
+    async with held(over_http(port, "WRONG_TOKEN"), tmp_path, ENV) as servers:
         (standing,) = (await servers.prepare()).standing()
     assert standing.status == "lost"
     assert "HTTP 401" in standing.problems[0]
@@ -124,22 +127,23 @@ async def test_a_wrong_token_is_said_and_never_shown(port: int, tmp_path: Path) 
 
 
 async def test_an_address_where_nothing_answers_is_a_lost_server(tmp_path: Path) -> None:
-    async with held(over_http(free_port()), tmp_path, ENV, join=30) as servers:
-        (standing,) = (await servers.prepare()).standing()
+    with reserved() as port:
+        async with held(over_http(port), tmp_path, ENV) as servers:
+            (standing,) = (await servers.prepare()).standing()
     assert standing.status == "lost"
     assert "ConnectError" in standing.problems[0]
 
 
 async def test_a_server_over_http_that_was_restarted_is_connected_to_again(tmp_path: Path) -> None:
-    port = free_port()
-    async with held(over_http(port), tmp_path, ENV, join=30) as servers:
-        with served(port):
-            await servers.prepare()
-            assert await servers.call("add", a=1, b=1) == "2"
-        with pytest.raises(ToolError, match="MCP server wild"):
-            await servers.call("add", a=1, b=2)
-        with served(port):
-            await until_answered(servers)
+    with reserved() as port:
+        async with held(over_http(port), tmp_path, ENV) as servers:
+            with served(port):
+                await servers.prepare()
+                assert await servers.call("add", a=1, b=1) == "2"
+            with pytest.raises(ToolError, match="MCP server wild"):
+                await servers.call("add", a=1, b=2)
+            with served(port):
+                await until_answered(servers)
 
 
 async def until_answered(servers: Held) -> None:
