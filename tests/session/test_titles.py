@@ -17,6 +17,7 @@ from perdure.history import events as ev
 from perdure.history.content import Reasoning, Text, Usage
 from perdure.history.state import SessionState
 from perdure.models.types import Answer
+from perdure.session import titles
 from perdure.session.titles import INSTRUCTION, LONGEST, clean, first_prompt, first_words, title_in
 from perdure.testing import (
     ReceivedRequest,
@@ -240,14 +241,18 @@ async def test_where_no_title_comes_nothing_else_changes(
         await session.wait()
 
 
-async def test_a_title_that_takes_too_long_is_given_up(tmp_path: Path, given_up: GivenUp) -> None:
-    async with bench(tmp_path, [say("It is old.")], titles=[stall(say(TITLE))]) as b:
-        b.config["providers"]["scripted"]["attempt_timeout"] = 0.3
-        async with b.runtime(titles=True) as runtime:
-            session = await b.session(runtime)
-            await ask(session, PROMPT)
-            assert "0.3 s" in await given_up()
-            assert (await session.row()).title == ""
+async def test_a_title_that_takes_too_long_is_given_up(
+    tmp_path: Path, given_up: GivenUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(titles, "_PATIENCE", 0.3)
+    async with (
+        bench(tmp_path, [say("It is old.")], titles=[stall(say(TITLE))]) as b,
+        b.runtime(titles=True) as runtime,
+    ):
+        session = await b.session(runtime)
+        await ask(session, PROMPT)
+        assert "0.3 s" in await given_up()
+        assert (await session.row()).title == ""
 
 
 async def test_titles_are_tried_with_three_prompts_and_then_no_more(
