@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from perdure.tools import Limits, builtin_tools
+from perdure.tools import Limits, builtin_tools, supervised
 from tests.tools import shell_runner
 from tests.tools.calling import Bench
 from tests.tools.processes import is_alive, numbers_in, wait_until_gone
@@ -132,9 +132,13 @@ async def test_a_command_that_ignores_the_request_to_end_is_killed(bench: Bench)
     assert "Timed out" in settled.output
 
 
-async def test_what_a_command_says_on_its_way_out_is_kept(bench: Bench) -> None:
+async def test_what_a_command_says_on_its_way_out_is_kept(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "_GRACE", 60.0)
+    monkeypatch.setattr(supervised, "ENDING", 60.0)
     command = "trap 'echo cleaned; exit 1' TERM; echo begun; while :; do :; done"
-    for seconds in (1, 10):  # a busy machine may need long to start the command at all
+    for seconds in (1, 10, 60):  # a busy machine may need long to start the command at all
         output = (await bench.call("shell", command=command, timeout=seconds)).output
         if "begun" in output:
             break
@@ -172,7 +176,10 @@ async def test_a_background_process_does_not_hold_the_call(bench: Bench, start: 
     wait_until_gone([int(pid)])
 
 
-async def test_a_pipeline_may_end_a_little_after_its_shell(bench: Bench) -> None:
+async def test_a_pipeline_may_end_a_little_after_its_shell(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "_LINGER", 60.0)  # how little it is depends on the machine
     settled = await bench.call("shell", command="(sleep 0.05; echo late) &")
     assert settled.output == "late\nexit code 0"
 

@@ -1,11 +1,13 @@
 """Run one command so that nothing of it outlives the process that asked for it.
 
-A program of its own: `python -I -S _guard.py GRACE LIFELINE PROGRAM ARGUMENT...`. It imports
-nothing of Perdure, to start fast. The command gets a session and process group of its own.
+A program of its own: `python -I -S _guard.py GRACE LINGER LIFELINE PROGRAM ARGUMENT...`. It
+imports nothing of Perdure, to start fast. The command gets a session and process group of its own.
 
 LIFELINE is the number of a descriptor. With 0, standard input, the command gets no input, and this
 program's output for both its output and its errors. With another one, the command gets this
 program's input, output and errors as they are.
+
+What a finished command left running, such as the end of a pipeline, has LINGER seconds to end.
 
 The end of the lifeline means that the caller is gone (it may have been killed):
 everything is killed at once. A byte on it asks for the end: SIGTERM, GRACE seconds, SIGKILL.
@@ -28,19 +30,19 @@ from contextlib import suppress
 from typing import Literal, NoReturn
 
 LINUX = sys.platform == "linux"
-_LINGER = 0.5  # seconds for what a finished command left running, such as the end of a pipeline
 _ROUNDS, _ROUND = 100, 0.05  # how often, and seconds apart, what is still there is killed
 _SUBREAPER, _DEATH_SIGNAL = 36, 1  # PR_SET_CHILD_SUBREAPER and PR_SET_PDEATHSIG
 
 
 def main() -> None:
     """Run the command in `sys.argv` to its end and report."""
-    grace, lifeline, command = float(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    grace, linger = float(sys.argv[1]), float(sys.argv[2])
+    lifeline, command = int(sys.argv[3]), sys.argv[4:]
     family = Family(command, lifeline)
     family.watch()
-    left = family.asked is None and not family.wait(_LINGER)
+    left = family.asked is None and not family.wait(linger)
     if left or family.asked == "end":
-        family.terminate(_LINGER if left else grace)
+        family.terminate(linger if left else grace)
     family.kill()
     with suppress(BrokenPipeError):
         if lifeline == 0:

@@ -28,6 +28,7 @@ ENDING = 8.0
 """Seconds in which the guard ends by itself once it is asked to."""
 
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
+_LINGER = 0.5  # seconds for what a finished command left running, such as the end of a pipeline
 _GUARD = Path(__file__).with_name("_guard.py")
 _REST = 1.0  # seconds to read what is still in the pipe when the guard has ended
 
@@ -87,7 +88,7 @@ async def start_guarded(
     each means for the input and output of the command is said in the guard.
     """
     python = [sys.executable or "python3", "-I", "-S"]
-    guarded = [*python, str(_GUARD), str(_GRACE), str(lifeline), *command]
+    guarded = [*python, str(_GUARD), str(_GRACE), str(_LINGER), str(lifeline), *command]
     started: list[Process] = []
     # Cancelled half way, nobody would hold the new process.
     with CancelScope(shield=True):
