@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from perdure.errors import ConfigurationError
 from perdure.history.content import Form, Reasoning, ToolCall
 from perdure.history.items import Item, SummaryItem
+from perdure.history.state import Epoch, SessionState
 from perdure.models.lowering import SUMMARY
 from tests.models.histories import OWN_CHAT
 from tests.models.lowered import (
@@ -71,6 +73,25 @@ def test_openais_own_endpoint_gets_its_own_members() -> None:
     assert found["prompt_cache_key"] == "s9"
     assert found.keys().isdisjoint({"max_tokens", "wire", "tools"})
     assert found["messages"] == [user("Hi"), {"role": "developer", "content": "Now"}]
+
+
+@pytest.mark.parametrize(("version", "role"), [(1, "system"), (2, "developer")])
+def test_the_baseline_has_the_role_of_system_messages_but_in_epochs_that_began_before(
+    version: int, role: str
+) -> None:
+    given = replace(frame(baseline="Facts."), lowering=version)
+    request = lowering("openai-chat", "native", given, OWN_CHAT).request(
+        [prompt("Hi"), told("Now")]
+    )
+    messages = body(request)["messages"]
+    assert messages[0] == {"role": role, "content": "Facts."}
+    assert messages[-1] == {"role": "developer", "content": "Now"}
+
+
+def test_an_epoch_stays_with_the_version_of_its_lowering() -> None:
+    state = SessionState("s1")
+    state.epoch = Epoch(1, 4, "here/m", "Facts.", (), 7, ("session started",))
+    assert state.frame("here/m").lowering == 7
 
 
 def test_an_empty_baseline_makes_no_message() -> None:

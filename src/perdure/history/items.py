@@ -82,7 +82,8 @@ class Frame(msgspec.Struct, frozen=True):
     """The fixed part of an epoch's requests: what every request in it begins with.
 
     `model` is `provider/model`; `marker` names the wrapping element of System Messages;
-    `session` keys the provider's cache where the protocol has such a key.
+    `session` keys the provider's cache where the protocol has such a key. `lowering` is the version
+    of the lowering that the epoch began with, and stays with.
     """
 
     session: str
@@ -91,3 +92,4 @@ class Frame(msgspec.Struct, frozen=True):
     marker: str
     baseline: str
     tools: tuple[ToolDefinition, ...]
+    lowering: int = 1

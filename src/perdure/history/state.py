@@ -251,6 +251,7 @@ class SessionState:
             marker=self.marker,
             baseline=epoch.baseline,
             tools=epoch.tools,
+            lowering=epoch.lowering,
         )
 
 

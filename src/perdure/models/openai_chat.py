@@ -25,8 +25,8 @@ from perdure.models.types import Endpoint, Lowering, Stream
 class ChatWire(Conventions, frozen=True, forbid_unknown_fields=True):
     """How a server's Chat Completions differ, given as the parameter `wire`.
 
-    `output_limit` is the member for the output limit, `system_role` the role of native System
-    Messages; `cache_key` tells whether the server takes `prompt_cache_key`.
+    `output_limit` is the member for the output limit, `system_role` the role of the Baseline and of
+    native System Messages; `cache_key` tells whether the server takes `prompt_cache_key`.
     """
 
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
@@ -115,14 +115,19 @@ class ChatDialect:
             members["tools"] = msgspec.Raw(canonical(tools))
         head = opening(members)
         if self._frame.baseline:
-            head += encode({"role": "system", "content": self._frame.baseline})
+            head += encode({"role": self._baseline_role, "content": self._frame.baseline})
         return head
+
+    @property
+    def _baseline_role(self) -> str:
+        """OpenAI says not to use both roles in one request; version 1 did, in epochs that go on."""
+        return self._wire.system_role if self._frame.lowering > 1 else "system"
 
 
 class OpenAIChat:
     """Speak Chat Completions over a Transport."""
 
-    version: int = 1
+    version: int = 2
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
