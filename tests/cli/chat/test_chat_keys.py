@@ -51,7 +51,7 @@ def test_what_is_typed_while_the_model_works_waits_and_joins_at_the_next_step(
         window.until("waits: And leave the tests alone.")
         gate.set()
         window.until("> And leave the tests alone.", "Both done.", "/help")
-        assert "waits:" not in window.screen()
+        window.gone("waits:")
         assert len(s.provider.requests) == 2
 
 
