@@ -84,6 +84,27 @@ def test_thinking_may_be_empty_or_redacted_and_is_kept() -> None:
     assert answer.parts == (Reasoning("", raw), Reasoning("", sealed), Text("A"))
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"type": "thinking", "thinking": "hmm", "signature": 5},
+        {"type": "thinking", "thinking": "hmm", "signature": {}},
+        {"type": "redacted_thinking", "thinking": "hmm", "data": None},
+        {"type": "redacted_thinking", "thinking": "hmm", "data": 5},
+    ],
+)
+def test_thinking_with_a_malformed_seal_is_only_read(malformed: dict[str, Any]) -> None:
+    begun = {"type": "content_block_start", "index": 0, "content_block": malformed}
+    _, answer = decode(START, begun, *block(1, "text", "A", text=""), *end())
+    assert answer.parts == (Reasoning("hmm"), Text("A"))
+
+
+def test_thinking_without_a_signature_is_kept_without_one() -> None:
+    begun = block_start(0, "thinking", thinking="hmm", signature=None)
+    _, answer = decode(START, begun, *block(1, "text", "A", text=""), *end())
+    assert answer.parts == (Reasoning("hmm", {"type": "thinking", "thinking": "hmm"}), Text("A"))
+
+
 def test_a_call_has_its_arguments_as_the_text_that_came() -> None:
     more = block_delta(0, "input_json_delta", partial_json=" 1e2 }")
     events = block(0, "tool_use", '{"n":', id="t1", name="read", input={})

@@ -88,6 +88,57 @@ def test_reasoning_keeps_its_item_as_it_was_when_it_was_whole() -> None:
     assert answer.parts[0] == Reasoning("Hm.", {"type": "reasoning", **whole})
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"role": " "},
+        {"status": "novel"},
+        {"content": [None, *words("A")]},
+        {"content": [*words("A"), {"type": "output_text", "text": None}]},
+    ],
+)
+def test_a_malformed_message_keeps_only_its_words(wrong: dict[str, Any]) -> None:
+    item = {**MESSAGE, "content": words("A"), **wrong}
+    _, answer = decode(added(0, "message", **MESSAGE), done(0, "message", **item), ended())
+    assert answer.parts == (Text("A"),)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"summary": {}},
+        {"summary": [{"type": "summary_text", "text": 7}]},
+        {"encrypted_content": 5},
+        {"content": "x"},
+        {"status": 7},
+    ],
+)
+def test_malformed_reasoning_is_not_sealed(wrong: dict[str, Any]) -> None:
+    item = {"id": "rs_1", "summary": [], "encrypted_content": "AA==", **wrong}
+    _, answer = decode(
+        added(0, "reasoning", id="rs_1"),
+        done(0, "reasoning", **item),
+        added(1, "message", **MESSAGE),
+        done(1, "message", **MESSAGE, content=words("A")),
+        ended(),
+    )
+    (reasoning, _) = answer.parts
+    assert isinstance(reasoning, Reasoning)
+    assert reasoning.opaque is None
+
+
+def test_members_that_are_null_are_none() -> None:
+    sealed: dict[str, Any] = {"id": "rs_1", "summary": [], "encrypted_content": "AA=="}
+    _, answer = decode(
+        added(0, "reasoning", id="rs_1", status="in_progress"),
+        done(0, "reasoning", **sealed, status=None, content=None),
+        added(1, "message", **MESSAGE),
+        done(1, "message", **MESSAGE, content=words("A")),
+        ended(),
+    )
+    assert answer.parts[0] == Reasoning("", {"type": "reasoning", **sealed})
+
+
 def test_reasoning_that_never_ended_is_not_sealed() -> None:
     _, answer = decode(
         added(0, "reasoning", id="rs_1", encrypted_content="cGFydA=="),

@@ -67,12 +67,14 @@ class _Block:
 
     def _sealed(self, grown: str) -> Reasoning:
         text = as_text(self.raw.get("thinking")) + grown
-        raw = dict(self.raw)
+        raw = {name: value for name, value in self.raw.items() if value is not None}
         if self.kind == "thinking":
             raw["thinking"] = text
         if self.signatures:
             raw["signature"] = "".join(self.signatures)
-        return Reasoning(text, raw)
+        # Servers may show thinking without a signature; a malformed seal would be refused for ever.
+        seal = raw.get("signature", "") if self.kind == "thinking" else raw.get("data")
+        return Reasoning(text, raw if isinstance(seal, str) else None)
 
 
 class MessagesDecoder:

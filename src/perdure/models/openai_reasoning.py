@@ -57,7 +57,8 @@ class Thoughts:
 
     def feed(self, delta: Mapping[str, Any]) -> str:
         """Take what a delta holds and return what can be read of it."""
-        details = [each for each in map(as_object, as_array(delta.get(DETAILS))) if each]
+        given = map(as_object, as_array(delta.get(DETAILS)))
+        details = [each for each in given if as_text(each.get("type"))]
         for detail in details:
             self._detail(detail)
         for member in MEMBERS:

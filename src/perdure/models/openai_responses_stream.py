@@ -38,6 +38,15 @@ _FRAGMENTS: dict[str, tuple[str, str]] = {
 }
 """By the name of what grows: the kind of item it belongs to, and the member that has it whole."""
 
+_STATES = ("in_progress", "completed", "incomplete")
+_WORDS = {
+    "output_text": "text",
+    "refusal": "refusal",
+    "summary_text": "text",
+    "reasoning_text": "text",
+}
+"""The states of items that go back, and the member that holds the words of a part of one."""
+
 _LIVE: dict[str, Callable[[str], list[Piece]]] = {
     "output_text": text_piece,
     "refusal": text_piece,
@@ -69,7 +78,7 @@ class _Item:
     def end(self, raw: dict[str, Any]) -> None:
         """Take the item as it is when it is whole; what was sealed until then was a part."""
         begun = {name: value for name, value in self.raw.items() if name != "encrypted_content"}
-        self.raw = {**begun, **raw}
+        self.raw = {name: value for name, value in (begun | raw).items() if value is not None}
         self.whole = True
 
     def part(self) -> Part | None:
@@ -106,7 +115,7 @@ class _Item:
         text = text or self._joined("reasoning_summary_text", between="\n\n")
         text = text or self._joined("reasoning_text")
         # What is sealed so far in an item that never ended may be only a part of it.
-        return Reasoning(text, self.raw if self.whole else None)
+        return Reasoning(text, self.raw if self._is_fit() else None)
 
     def _call(self) -> ToolCall:
         raw = self.raw
@@ -120,10 +129,26 @@ class _Item:
         return between.join("".join(self.grown[place]) for place in places)
 
     def _rest(self, *told: str) -> dict[str, Any] | None:
-        """Return what else the item holds, if it is whole and can be told from others."""
-        if not self.whole or not self.id:
+        """Return what else the item holds, if it can go back as it came."""
+        if not self._is_fit():
             return None
         return {name: value for name, value in self.raw.items() if name not in told}
+
+    def _is_fit(self) -> bool:
+        """Tell whether the item can go back: it is whole, has an id, and is nowhere malformed.
+
+        A history with one that is malformed would be refused for ever.
+        """
+        raw, lists = self.raw, [self.raw.get(name, []) for name in ("summary", "content")]
+        return (
+            self.whole
+            and bool(self.id)
+            and raw.get("role", "assistant") == "assistant"
+            and raw.get("status", "completed") in _STATES
+            and isinstance(raw.get("encrypted_content", ""), str)
+            and all(isinstance(each, list) for each in lists)
+            and all(_is_part(part) for each in lists for part in as_array(each))
+        )
 
 
 class ResponsesDecoder:
@@ -294,6 +319,11 @@ class ResponsesDecoder:
             return ""
         details = as_object(self._response.get("incomplete_details"))
         return as_text(details.get("reason")) or _LIMIT
+
+
+def _is_part(part: object) -> bool:
+    kind = as_text(as_object(part).get("type"))
+    return bool(kind) and (kind not in _WORDS or isinstance(as_object(part).get(_WORDS[kind]), str))
 
 
 def _words(part: object, member: str) -> str:
