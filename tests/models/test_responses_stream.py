@@ -114,7 +114,7 @@ def test_a_malformed_message_keeps_only_its_words(wrong: dict[str, Any]) -> None
     ],
 )
 def test_malformed_reasoning_is_not_sealed(wrong: dict[str, Any]) -> None:
-    item = {"id": "rs_1", "summary": [], "encrypted_content": "AA==", **wrong}
+    item: dict[str, Any] = {"id": "rs_1", "summary": [], "encrypted_content": "AA==", **wrong}
     _, answer = decode(
         added(0, "reasoning", id="rs_1"),
         done(0, "reasoning", **item),
