@@ -17,7 +17,7 @@ from perdure.store.schema import PAGE_SIZE
 from perdure.store.sqlite import SQLiteStore, open_sqlite
 from tests.store.busy_run import BusyRun, faults_after
 from tests.store.faulty_vfs import CHANGES, EVERYTHING, FAULTS, Plan, faulty_vfs
-from tests.store.store_support import CREATED, SetClock, worker
+from tests.store.store_support import CREATED, SetClock, raw, worker
 
 pytestmark = pytest.mark.anyio
 
@@ -48,10 +48,16 @@ async def texts(path: Path) -> list[str]:
 
 
 async def test_writes_that_wait_together_share_one_sync(path: Path, plan: Plan) -> None:
-    async with await open_sqlite(path, clock=SetClock(), vfs=plan.name) as store:
+    async with await open_sqlite(path, clock=SetClock(), vfs=plan.name, busy_timeout=60.0) as store:
         await store.create("s1", [CREATED])
         before = plan.syncs
-        await asyncio.gather(*(store.append("s1", [ev.Note("x")]) for _ in range(200)))
+        with raw(path) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(200):
+                    tasks.create_task(store.append("s1", [ev.Note("x")]))
+                await asyncio.sleep(0)  # now each of them waits for the other process
+                other.execute("COMMIT")
         assert plan.syncs - before <= 3
 
 
