@@ -213,7 +213,11 @@ async def test_what_a_reader_has_not_read_is_bounded() -> None:
         assert len(slow.take()) < MANY / 5
 
 
-async def test_fragments_that_come_at_once_wake_their_reader_together() -> None:
+async def test_fragments_that_come_at_once_wake_their_reader_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Long enough that they come at once on a busy machine, too.
+    monkeypatch.setattr("perdure.session.feed._TOGETHER", 0.5)
     feed = Feed()
     with feed.reader("s1") as reader:
         heard: list[object] = []
