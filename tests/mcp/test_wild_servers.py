@@ -52,6 +52,56 @@ async def test_a_server_that_dies_in_a_call_is_started_anew(wild: Wild, tmp_path
     assert len(wild.lines("pids")) == 2
 
 
+@pytest.mark.parametrize("code", [-32000, -32001, -32603])
+async def test_an_error_of_a_server_is_passed_on_and_ends_nothing(
+    wild: Wild, tmp_path: Path, code: int
+) -> None:
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        with pytest.raises(ToolError, match="answered with an error: the disk is full"):
+            await servers.call("refuse", code=code)
+        assert await servers.call("echo", words="on") == "on"
+    assert len(wild.lines("pids")) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"result": "no object"}, {"result": {"isError": "perhaps"}}, {}],
+    ids=["text", "wrong member", "nothing"],
+)
+async def test_an_answer_that_is_wrong_is_an_error_of_one_line(
+    wild: Wild, tmp_path: Path, given: dict[str, Any]
+) -> None:
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        with pytest.raises(ToolError) as raised:
+            await servers.call("answered", **{"with": given})
+        assert "MCP server wild" in str(raised.value)
+        assert "\n" not in str(raised.value)
+        assert await servers.call("echo", words="on") == "on"
+
+
+async def test_half_a_character_costs_no_answer_and_no_list(wild: Wild, tmp_path: Path) -> None:
+    wild.write("tools", [tool("echo"), tool("half", description="cut \ud83d")])
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        view = await servers.prepare()
+        assert view.standing()[0].tools == ("mcp_wild_echo", "mcp_wild_half")
+        assert await servers.call("half") == "cut ?"
+
+
+async def test_a_part_that_is_not_known_leaves_the_others(wild: Wild, tmp_path: Path) -> None:
+    parts = [{"type": "smell", "of": "tea"}, {"type": "image"}, 7, {"type": "text", "text": "kept"}]
+    async with held(wild.wanted(), tmp_path, ENV) as servers:
+        await servers.prepare()
+        said = await servers.call("parts", parts=parts)
+    assert said.splitlines() == [
+        "[a part of type smell, which is wrong or not known]",
+        "[a part of type image, which is wrong or not known]",
+        "[a part of no type, which is wrong or not known]",
+        "kept",
+    ]
+
+
 class Pausing(SystemClock):
     """A clock by which no pause is over before the test is."""
 

@@ -83,6 +83,14 @@ def steps(given: dict[str, Any]) -> Any:
     return text("done")
 
 
+def refuse(given: dict[str, Any]) -> None:
+    send({"id": given["id"], "error": {"code": given["code"], "message": "the disk is full"}})
+
+
+def answered(given: dict[str, Any]) -> None:
+    send({"id": given["id"], **given["with"]})
+
+
 TOOLS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "echo": lambda given: text(str(given.get("words"))),
     "die": lambda _: os._exit(1),
@@ -96,10 +104,13 @@ TOOLS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "spawn": spawn,
     "fail": lambda _: text("it cannot be done", isError=True),
     "steps": steps,
+    "half": lambda _: text("cut \ud83d"),
+    "refuse": refuse,
+    "answered": answered,
 }
 
 
-def answer(method: str | None, params: dict[str, Any]) -> Any:
+def answer(method: str | None, params: dict[str, Any], request: Any) -> Any:
     match method:
         case "initialize":
             return initialize(params)
@@ -109,7 +120,9 @@ def answer(method: str | None, params: dict[str, Any]) -> Any:
             note("calls", params["name"])
             meta: dict[str, Any] = params.get("_meta") or {}
             given: dict[str, Any] = params.get("arguments") or {}
-            return TOOLS[params["name"]](given | {"token": meta.get("progressToken")})
+            return TOOLS[params["name"]](
+                given | {"token": meta.get("progressToken"), "id": request}
+            )
         case _:
             raise KeyError(method)
 
@@ -128,7 +141,7 @@ def main() -> None:
             note(str(method).rpartition("/")[2], params)
             continue
         try:
-            result = answer(method, params)
+            result = answer(method, params, message["id"])
         except KeyError:
             send({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
         else:

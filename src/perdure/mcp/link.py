@@ -18,10 +18,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import (
     CONNECTION_CLOSED,
     INVALID_REQUEST,
-    REQUEST_TIMEOUT,
     Implementation,
     ToolListChangedNotification,
 )
+from pydantic import ValidationError
 
 from perdure.errors import ToolError
 from perdure.mcp.http import http
@@ -38,6 +38,7 @@ _PAGES = 50
 _SETTLING = 0.2  # seconds in which changes of a list count as one
 _AGAIN = 30.0  # seconds until a lost subscription is tried again
 _LISTING = 30.0
+_ENDED = ("Connection closed", "SSE stream")  # how the SDK begins to say that one has ended
 
 # Without a handler, what the SDK has to say about a server would go to the terminal.
 for _name in ("mcp", "client"):
@@ -90,25 +91,26 @@ class Link:
 
         name, seconds = self._target.name, self._target.config.timeout
         try:
-            result = await self._client.call_tool(
-                tool, arguments, read_timeout_seconds=seconds, progress_callback=show
-            )
+            with anyio.fail_after(seconds):
+                result = await self._client.call_tool(tool, arguments, progress_callback=show)
+        except TimeoutError as error:
+            raise ToolError(
+                f"the MCP server {name} did not answer in {seconds:g} s and was told to stop; "
+                "it may have run"
+            ) from error
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED or _is_forgotten(error):
+            if self.lost.is_set() or _is_ended(error) or _is_forgotten(error):
                 self.lost.set()
                 raise LinkLost from error
-            if error.code == REQUEST_TIMEOUT:
-                raise ToolError(
-                    f"the MCP server {name} did not answer in {seconds:g} s and was told to stop; "
-                    "it may have run"
-                ) from error
             said = shortened(self._target.tail.masked(str(error)), 1000)
             raise ToolError(f"the MCP server {name} answered with an error: {said}") from error
         except Exception as error:
             if self.lost.is_set():
                 raise LinkLost from error
-            said = shortened(self._target.tail.masked(str(error)), 1000)
-            raise ToolError(f"the answer of the MCP server {name} is wrong: {said}") from error
+            said = shortened(self._target.tail.masked(_fault(error)), 1000)
+            raise ToolError(
+                f"the answer of the MCP server {name} is wrong: {said}; the call may have run"
+            ) from error
         if result.is_error:
             raise ToolError(words(result) or "the tool failed and did not say why")
         return await anyio.to_thread.run_sync(output, result)
@@ -206,9 +208,24 @@ async def _contained(do: Callable[[], Awaitable[None]]) -> bool:
     return True
 
 
+def _is_ended(error: MCPError) -> bool:
+    """Say whether the SDK reports that a connection ended.
+
+    Servers give the same code to errors of their own, so that the words have to decide.
+    """
+    return error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
+
+
 def _is_forgotten(error: MCPError) -> bool:
     """Say whether a server over HTTP does not know the connection any more: it was restarted."""
     return error.code == INVALID_REQUEST and error.message == "Session terminated"
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _progress(done: float, total: float | None, message: str | None) -> str:

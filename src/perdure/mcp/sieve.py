@@ -1,7 +1,8 @@
 """What comes from a server, on its way to the SDK.
 
-The SDK takes a list of tools whole or not at all, so one wrong tool would hide the others. The
-tools are taken out here, as they came, and an empty list goes on.
+The SDK takes a list whole or not at all. One wrong tool would hide the others, so the tools are
+taken out here, as they came, and an empty list goes on. One part of a result that the SDK does not
+know would cost the others, so words stand in its place.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from typing import Any, Self, cast
 import anyio
 from mcp.client._transport import ReadStream
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCResponse
+from mcp_types import ContentBlock, JSONRPCResponse
+from pydantic import TypeAdapter, ValidationError
+
+from perdure.tools.printable import printable, shortened
 
 Incoming = SessionMessage | Exception
+
+_PART: TypeAdapter[ContentBlock] = TypeAdapter(ContentBlock)
 
 
 class Sieve:
@@ -67,4 +73,16 @@ class Sieve:
             if isinstance(tools := result.get("tools"), list):
                 self._tools += cast("list[Any]", tools)
                 result["tools"] = []
+            if isinstance(parts := result.get("content"), list):
+                result["content"] = [_known(part) for part in cast("list[Any]", parts)]
         return item
+
+
+def _known(part: Any) -> Any:
+    try:
+        _PART.validate_python(part, by_name=False)
+    except ValidationError:
+        kind = cast("dict[str, Any]", part).get("type") if isinstance(part, dict) else None
+        named = f"of type {shortened(printable(str(kind)), 80)}" if kind else "of no type"
+        return {"type": "text", "text": f"[a part {named}, which is wrong or not known]"}
+    return part

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 from anyio.abc import ByteReceiveStream, ByteSendStream, Process
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client._transport import TransportStreams
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import (
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    jsonrpc_message_adapter,
+)
 
 from perdure.errors import ToolError
 from perdure.mcp.tail import Tail
@@ -96,9 +104,35 @@ async def _deliver(line: bytes, inbox: _Inbox, tail: Tail) -> None:
     try:
         message = jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
+        message = _mended(line)
+    if message is None:
         tail.note(line)  # programs print on their output what does not belong there
     else:
         await inbox.send(SessionMessage(message))
+
+
+def _mended(line: bytes) -> JSONRPCMessage | None:
+    """Return the message of a line that the SDK does not take, or None where it is none.
+
+    Halves of characters, which programs leave where they cut text, become question marks. Another
+    answer that is wrong becomes an error, since whoever asked would wait for it in vain.
+    """
+    try:
+        text = json.dumps(json.loads(line.decode("utf-8", "replace")), ensure_ascii=False)
+        whole = json.loads(text.encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    try:
+        return jsonrpc_message_adapter.validate_python(whole, by_name=False)
+    except ValueError:
+        if not isinstance(whole, dict):
+            return None
+    fields = cast("dict[str, Any]", whole)
+    answered = fields.get("id")
+    if "method" in fields or not isinstance(answered, int | str):
+        return None
+    wrong = ErrorData(code=PARSE_ERROR, message="its answer is no message of the protocol")
+    return JSONRPCError(jsonrpc="2.0", id=answered, error=wrong)
 
 
 async def _write(
