@@ -12,7 +12,7 @@ import pytest
 from perdure import PermissionAnswer, PermissionRequest, Session
 from perdure.history import events as ev
 from perdure.mcp import Pace
-from perdure.testing import ReceivedRequest, call, say
+from perdure.testing import ReceivedRequest, Reply, call, say
 from perdure.tools import Tool, ToolContext
 from tests.mcp.wild import Wild
 from tests.mcp.wild_server import tool
@@ -204,6 +204,29 @@ async def test_a_tool_is_asked_for_unless_it_only_reads(wild: Wild, tmp_path: Pa
         async with b.runtime(ask=answer) as runtime:
             await ask(await b.session(runtime), "go")
     assert asked == ["mcp_wild_fail"]
+
+
+async def test_a_tool_that_only_reads_is_not_asked_for_while_its_server_still_starts(
+    wild: Wild, tmp_path: Path
+) -> None:
+    wild.write("tools", [tool("echo", annotations={"readOnlyHint": True})])
+
+    def script(_: ReceivedRequest, number: int) -> Reply:
+        if number != 1:
+            return say("done")
+        wild.lift("late")
+        return call("mcp_wild_echo", {"words": "there"})
+
+    async with bench(tmp_path, script) as b:
+        b.config["mcp"] = {"wild": wild.table()}
+        async with b.runtime() as runtime:
+            session = await b.session(runtime)
+            await ask(session, "first")
+        wild.write("late")
+        async with b.runtime() as runtime:
+            records = await ask(await runtime.session(session.id), "second")
+    (settled,) = of_type(records, ev.ToolSettled)
+    assert settled.output == "there"
 
 
 async def test_a_pattern_of_the_configuration_counts_more_than_what_a_tool_says_of_itself(

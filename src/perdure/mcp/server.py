@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,7 +15,7 @@ import msgspec
 from perdure.clock import Clock
 from perdure.config.schema import McpServer
 from perdure.errors import ToolError
-from perdure.mcp.offer import Offer
+from perdure.mcp.offer import Offer, RemoteTool
 from perdure.mcp.tail import Tail
 from perdure.mcp.target import Progress, Target
 from perdure.tools.base import ToolOutput
@@ -114,6 +115,17 @@ class Server:
             self._calls -= 1
             self._used = self._clock.monotonic()
 
+    async def reads_only(self, name: str) -> bool:
+        """Say whether the server marks the tool as one that only reads.
+
+        Waits for a server that has not said yet what it offers, as a call does.
+        """
+        if self.offer is None:
+            with suppress(ToolError):
+                await self._connected()
+        tool = self._offered(name)
+        return tool is not None and tool.reads_only
+
     async def run(self) -> None:
         """Connect whenever it is wanted, for ever; pause longer after each failure in a row."""
         while True:
@@ -177,12 +189,15 @@ class Server:
         return self._link
 
     def _remote(self, name: str) -> str:
-        for tool in self.offer.tools if self.offer else ():
-            if tool.definition.name == name:
-                return tool.remote
+        if tool := self._offered(name):
+            return tool.remote
         raise ToolError(
             f"not run: the MCP server {self.name} does not offer {name} any more; go on without it"
         )
+
+    def _offered(self, name: str) -> RemoteTool | None:
+        tools = self.offer.tools if self.offer else ()
+        return next((tool for tool in tools if tool.definition.name == name), None)
 
     def _take(self, offer: Offer) -> None:
         self.offer = offer

@@ -90,4 +90,5 @@ def _seen(server: Server) -> Seen:
         offer=server.offer,
         allowed=server.config.tools,
         call=server.call,
+        reads_only=server.reads_only,
     )

@@ -11,13 +11,14 @@ from perdure.config.schema import Permission
 from perdure.context import Source
 from perdure.history.content import ToolDefinition
 from perdure.mcp.names import server_of, tool_name
-from perdure.mcp.offer import Offer, RemoteTool
+from perdure.mcp.offer import Offer
 from perdure.mcp.server import Status
 from perdure.mcp.sources import server_sources
 from perdure.mcp.target import Progress
 from perdure.tools.base import Subject, ToldTool, Tool, ToolContext, ToolOutput
 
 Call = Callable[[str, dict[str, Any], Progress], Awaitable[ToolOutput]]
+ReadsOnly = Callable[[str], Awaitable[bool]]
 
 
 class ServerStatus(msgspec.Struct, frozen=True):
@@ -39,6 +40,7 @@ class Seen(msgspec.Struct, frozen=True):
     offer: Offer | None
     allowed: tuple[str, ...] | None
     call: Call
+    reads_only: ReadsOnly
 
     def standing(self) -> ServerStatus:
         """Return how it stands."""
@@ -50,21 +52,16 @@ class Seen(msgspec.Struct, frozen=True):
     def is_new(self, told: Sequence[ToolDefinition]) -> bool:
         """Say whether it offers a tool that the model was not told of."""
         known = {definition.name for definition in told}
-        return any(tool.definition.name not in known for tool in self._offered())
+        return any(definition.name not in known for definition in self._offered())
 
     def tools(self, told: Sequence[ToolDefinition], *, renewed: bool) -> list[Tool[Any]]:
         """Return its tools: as they are now where that is `renewed`, else as they were told."""
         if self.offer is not None and renewed:
-            return [self._tool(tool.definition, tool) for tool in self._offered()]
-        offered = {tool.definition.name: tool for tool in self._offered()}
-        return [
-            self._tool(definition, offered.get(definition.name))
-            for definition in told
-            if self._is_mine(definition)
-        ]
+            return [self._tool(definition) for definition in self._offered()]
+        return [self._tool(definition) for definition in told if self._is_mine(definition)]
 
-    def _offered(self) -> Sequence[RemoteTool]:
-        return self.offer.tools if self.offer else ()
+    def _offered(self) -> Sequence[ToolDefinition]:
+        return [tool.definition for tool in self.offer.tools] if self.offer else []
 
     def _is_mine(self, told: ToolDefinition) -> bool:
         if server_of(told.name) != self.name:
@@ -73,21 +70,28 @@ class Seen(msgspec.Struct, frozen=True):
             tool_name(self.name, each) for each in self.allowed
         }
 
-    def _tool(self, definition: ToolDefinition, remote: RemoteTool | None) -> Tool[Any]:
+    def _tool(self, definition: ToolDefinition) -> Tool[Any]:
         async def run(arguments: dict[str, Any], context: ToolContext) -> ToolOutput:
             return await self.call(definition.name, arguments, context.progress)
 
-        # A server may do anything; what it says of itself counts as far as its user trusts it.
-        default: Permission = "allow" if remote and remote.reads_only else "ask"
-        return ToldTool(
+        return _ServerTool(
             name=definition.name,
             description=definition.description,
             arguments=dict[str, Any],
             run=run,
             subject=_subject,
-            default=default,
+            default="ask",
             told=definition,
+            reads_only=self.reads_only,
         )
+
+
+class _ServerTool(ToldTool, frozen=True, kw_only=True):
+    reads_only: ReadsOnly
+
+    async def permission(self) -> Permission:
+        # A server may do anything; what it says of itself counts as far as its user trusts it.
+        return "allow" if await self.reads_only(self.name) else self.default
 
 
 class ServersView(msgspec.Struct, frozen=True):

@@ -51,7 +51,8 @@ class Gate:
         subject = (
             await _subject(prepared, context) if is_about_resources(call.name, rules) else None
         )
-        ruling = decide(call.name, rules, subject or NOTHING, prepared.tool.default)
+        default = await prepared.tool.permission()
+        ruling = decide(call.name, rules, subject or NOTHING, default)
         if ruling.permission == "allow":
             return None
         if ruling.permission == "deny":

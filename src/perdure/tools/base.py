@@ -114,6 +114,10 @@ class Tool(msgspec.Struct, Generic[Arguments], frozen=True, kw_only=True):
         """Return the tool as the model is told of it."""
         return ToolDefinition(self.name, self.description, _parameters(self.arguments))
 
+    async def permission(self) -> Permission:
+        """Return its permission where no rule of the configuration fits."""
+        return self.default
+
 
 class ToldTool(Tool[dict[str, Any]], frozen=True, kw_only=True):
     """A tool whose definition is known from elsewhere, such as a server or an earlier process."""
