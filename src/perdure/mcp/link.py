@@ -38,7 +38,6 @@ _PAGES = 50
 _SETTLING = 0.2  # seconds in which changes of a list count as one
 _AGAIN = 30.0  # seconds until a lost subscription is tried again
 _LISTING = 30.0
-_ENDED = ("Connection closed", "SSE stream")  # how the SDK begins to say that one has ended
 
 # Without a handler, what the SDK has to say about a server would go to the terminal.
 for _name in ("mcp", "client"):
@@ -99,8 +98,9 @@ class Link:
                 "it may have run"
             ) from error
         except MCPError as error:
-            if self.lost.is_set() or _is_ended(error) or _is_forgotten(error):
+            if _is_over(error):
                 self.lost.set()
+            if self.lost.is_set() or _is_cut(error):
                 raise LinkLost from error
             said = shortened(self._target.tail.masked(str(error)), 1000)
             raise ToolError(f"the MCP server {name} answered with an error: {said}") from error
@@ -208,17 +208,21 @@ async def _contained(do: Callable[[], Awaitable[None]]) -> bool:
     return True
 
 
-def _is_ended(error: MCPError) -> bool:
-    """Say whether the SDK reports that a connection ended.
+def _is_over(error: MCPError) -> bool:
+    """Say whether the SDK reports that a connection ended, or that a server over HTTP does not
+    know it any more: it was restarted.
 
-    Servers give the same code to errors of their own, so that the words have to decide.
+    Servers give the same codes to errors of their own, so that the words have to decide.
     """
-    return error.code == CONNECTION_CLOSED and error.message.startswith(_ENDED)
+    return (error.code, error.message) in {
+        (CONNECTION_CLOSED, "Connection closed"),
+        (INVALID_REQUEST, "Session terminated"),
+    }
 
 
-def _is_forgotten(error: MCPError) -> bool:
-    """Say whether a server over HTTP does not know the connection any more: it was restarted."""
-    return error.code == INVALID_REQUEST and error.message == "Session terminated"
+def _is_cut(error: MCPError) -> bool:
+    """Say whether the SDK reports that a server over HTTP broke off one answer, and no other."""
+    return error.code == CONNECTION_CLOSED and error.message.startswith("SSE stream")
 
 
 def _fault(error: Exception) -> str:

@@ -147,10 +147,7 @@ class Server:
                 async with linked(target, self._take) as link:
                     limit.deadline = float("inf")
                     begun = self._clock.monotonic()
-                    self._link = link
-                    self._set("ready")
-                    await self._last(link)
-                    self._link = None
+                    await self._use(link)
                     ended = "the connection has ended" if link.lost.is_set() else ""
         except Exception as error:  # noqa: BLE001 - what others made may fail in any way
             ended = self._words(error)
@@ -165,6 +162,14 @@ class Server:
         self._refusals += begun is None
         self._rests = self._pause() > 0
         self._set("lost", ended)
+
+    async def _use(self, link: Link) -> None:
+        self._link = link
+        self._set("ready")
+        try:
+            await self._last(link)
+        finally:
+            self._link = None  # also where the connection fails under it
 
     async def _last(self, link: Link) -> None:
         """Return when the connection is lost or nobody has used it for long."""
