@@ -107,6 +107,7 @@ def test_a_text_fits_its_own_pattern_and_no_other_text_does(one: str, other: str
         "git status && git log 2>/dev/null | git stripspace",
         "git status;\ngit diff 2>&1",
         "git commit -m 'a; b' ; git log \"c d\"",
+        "git log --format='%h; %s' --author=\"a\"'b'",
     ],
 )
 def test_commands_that_are_all_allowed_are_allowed(command: str) -> None:
@@ -121,6 +122,16 @@ def test_commands_that_are_all_allowed_are_allowed(command: str) -> None:
         "git status\nrm -r .",
         "git status | tee x",
         "git log > /etc/passwd",
+        "git log &> x",
+        "git log &>> x",
+        "git log ;> x",
+        "git log;{ rm x;}",
+        "git log;(rm x;)",
+        "git log|(rm x;)",
+        "git log \"'$(rm x)'\"",
+        "git log \"'`rm x`'\"",
+        "'git'tool x",
+        "git'' '\n' ; rm x",
         "git log $(rm x)",
         "git log `rm x`",
         "git log <(rm x)",
@@ -153,6 +164,13 @@ def test_what_might_do_more_than_what_is_allowed_is_asked(command: str) -> None:
         "find . -exec rm {} +",
         "sh -c 'rm x'",
         "`rm x`",
+        "ls;{ rm x;}",
+        "'sudo' rm x",
+        "/usr/bin/env rm x",
+        "trap 'rm x' EXIT",
+        "r''m x",
+        "r\\m x",
+        '"r"m x',
     ],
 )
 def test_a_forbidden_command_is_found_wherever_it_could_stand(command: str) -> None:
