@@ -58,7 +58,11 @@ def test_a_session_is_reverted_and_idle(tmp_path: Path, here: Here) -> None:
         numbers = re.findall(r"\[(\d+)\]", here("sessions", "show", session).out)
         assert numbers == [str(each["seq"]) for each in messages(here, session)]
         reverted = here("sessions", "revert", session, numbers[1])
-        assert (reverted.code, reverted.out, reverted.err) == (0, "", "")
+        assert (reverted.code, reverted.out) == (0, "")
+        assert reverted.err == (
+            f"session {session} is back at message {numbers[1]}; the log keeps what came after it, "
+            "and files stay as they are\n"
+        )
         assert "second" not in here("sessions", "show", session).out
         assert '"session.reverted"' in here("events", session).out
         assert s.status() == "idle"

@@ -71,7 +71,9 @@ def test_a_session_is_renamed_shown_and_deleted(tmp_path: Path, here: Here) -> N
         assert here("sessions", "rename", session, "Another\n title").code == 0
         shown = here("sessions", "show", session).out
         assert "--yes" in one_line(here("sessions", "delete", session), 2)
-        assert here("sessions", "delete", session, "--yes").code == 0
+        deleted = here("sessions", "delete", session, "--yes")
+        assert (deleted.code, deleted.out) == (0, "")
+        assert deleted.err == f"session {session} is deleted\n"
         assert here("sessions", "list", "--json").out == "[]\n"
     assert shown.startswith("Another title\n")
     words = ["you", "What is here?", "* list", "list: completed", "The answer."]

@@ -61,7 +61,10 @@ def test_an_imported_task_stands_for_itself_and_is_not_continued(
         here("run", "Have it done.")
         rows = json.loads(here("sessions", "list", "--json").out)
         (task,) = [row for row in rows if row["parent"]]
-        here("sessions", "export", task["id"], "-o", "task.jsonl")
+        exported = here("sessions", "export", task["id"], "-o", "task.jsonl")
+        assert exported.out == ""
+        assert f"session {task['id']} is in" in exported.err
+        assert "task.jsonl" in exported.err
         here("sessions", "delete", task["parent"], "--yes")
         assert here("sessions", "import", "task.jsonl").code == 0
         line = here("sessions", "list").out.splitlines()[1]

@@ -11,6 +11,7 @@ import click
 from perdure.cli.arguments import given_text, session_id
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
+from perdure.cli.terminal import noted
 
 _SEQ = re.compile(r"[0-9]{1,18}")
 
@@ -69,4 +70,9 @@ async def _fork(prefix: str, message: int | str | None) -> None:
 
 async def _revert(prefix: str, message: int | str) -> None:
     async with opened() as runtime:
-        await (await runtime.session(prefix)).revert(message)
+        session = await runtime.session(prefix)
+        await session.revert(message)
+    noted(
+        f"session {session.id} is back at message {message}; the log keeps what came after it, and "
+        "files stay as they are"
+    )

@@ -302,6 +302,7 @@ async def _doomed(prefix: str) -> tuple[SessionRow, int]:
 async def _delete(session: str) -> None:
     async with opened() as runtime:
         await runtime.delete_session(session)
+    noted(f"session {session} is deleted")
 
 
 def _agreed(row: SessionRow, tasks: int) -> bool:

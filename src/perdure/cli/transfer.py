@@ -12,6 +12,7 @@ import click
 from perdure.cli.arguments import given_text, session_id
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
+from perdure.cli.terminal import noted
 from perdure.errors import UsageError
 
 _STANDARD = "-"
@@ -62,7 +63,8 @@ async def _export(prefix: str, file: str) -> None:
     async with opened() as runtime:
         session = await runtime.session(prefix)
         if file != _STANDARD:
-            await session.export(file)
+            path = await session.export(file)
+            noted(f"session {session.id} is in {path}, in clear, readable by you only")
             return
         out = Output(sys.stdout)
         async with aclosing(session.exported()) as blocks:
