@@ -121,7 +121,12 @@ def test_without_a_provider_three_ways_to_get_one_are_named(tmp_path: Path) -> N
         (("request", "zzz"), "no session 'zzz'"),
         (("events", "zzz"), "no session 'zzz'"),
         (("context", "zzz"), "no session 'zzz'"),
-        (("nonsense",), "no such command"),
+        (("nonsense",), "no such command 'nonsense'; see `perdure --help`"),
+        (("sesions",), "no such command 'sesions'; did you mean 'sessions'? see `perdure --help`"),
+        (("sessions", "reverse", "a"), "no such command 'reverse'"),
+        (("run", "--formt", "json", "hi"), "'--formt'; did you mean '--format'? see `perdure run"),
+        (("run", "--im", "x.png", "hi"), "; did you mean"),
+        (("request", "a", "--step", "x"), "'x' is not a valid whole number; see `perdure request"),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line_and_exit_2(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,6 +15,9 @@ from perdure.cli.commands import CommandTable
 from perdure.cli.output import Output, OutputGone
 from perdure.cli.problems import ProblemLog
 from perdure.errors import PerdureError, UsageError
+
+_HINT = re.compile(r"\.? \(?Did you mean (.+)\?\)?$")
+"""How click ends a message with the nearest names."""
 
 _INTERRUPTED = 130
 _OUTPUT_GONE = 141
@@ -79,7 +83,8 @@ def _usage(error: click.ClickException) -> str:
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
         return message
-    return f"{message[0].lower()}{message[1:].rstrip('.')}; see `{context.command_path} --help`"
+    message = _HINT.sub(r"; did you mean \1?", f"{message[0].lower()}{message[1:].rstrip('.')}")
+    return f"{message}{'' if message[-1] == '?' else ';'} see `{context.command_path} --help`"
 
 
 def _details(problems: ProblemLog) -> str:

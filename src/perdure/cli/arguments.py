@@ -43,6 +43,12 @@ def prompt_text(argument: str) -> str:
     return argument
 
 
+class WholeNumber(click.IntRange):
+    """A number of an option, named in the words of its user where it is none."""
+
+    name = "whole number"
+
+
 session_id = click.argument("session", metavar="ID", callback=given_text)
 """The id of a session, or a beginning that no other one has."""
 

@@ -42,6 +42,19 @@ class CommandTable(click.Group):
             return None
         return getattr(import_module(COMMANDS[cmd_name][0]), cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that is meant; raise click.UsageError with the nearest for none."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            # Needed where something is wrong only. Click looks among commands that are loaded.
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], COMMANDS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"No such command {args[0]!r}.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the table."""
         with formatter.section("Commands"):

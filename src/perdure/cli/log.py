@@ -8,7 +8,7 @@ from contextlib import aclosing
 import anyio
 import click
 
-from perdure.cli.arguments import session_id
+from perdure.cli.arguments import WholeNumber, session_id
 from perdure.cli.opening import opened
 from perdure.cli.output import Output
 from perdure.cli.records import json_line
@@ -17,7 +17,7 @@ from perdure.cli.records import json_line
 @click.command(short_help="Print the event log of a session as JSON lines.")
 @session_id
 @click.option(
-    "--after", metavar="N", type=click.IntRange(min=0), default=0, help="Begin behind this seq."
+    "--after", metavar="N", type=WholeNumber(min=0), default=0, help="Begin behind this seq."
 )
 @click.option("--follow", is_flag=True, help="Go on with what comes, until Ctrl-C.")
 def events(session: str, after: int, follow: bool) -> None:
@@ -36,7 +36,7 @@ def events(session: str, after: int, follow: bool) -> None:
 @click.command(short_help="Print the exact request body of a step.")
 @session_id
 @click.option(
-    "--step", metavar="N", type=click.IntRange(min=1), help="Which step; the last one by default."
+    "--step", metavar="N", type=WholeNumber(min=1), help="Which step; the last one by default."
 )
 def request(session: str, step: int | None) -> None:
     """Print the request body of a step of session ID, byte for byte as it was sent.
