@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.testing import call, run_cli, say
+from perdure.testing import call, nobody_listens, run_cli, say, write_config
 from tests.cli.conftest import Here
 from tests.cli.support import KEY, one_line, shell
 
@@ -187,6 +187,20 @@ def test_the_doctor_exits_with_1_where_something_is_broken(tmp_path: Path, here:
     assert (wrong_model.code, wrong_key.code) == (1, 1)
     assert "no provider 'nobody'" in wrong_model.out
     assert "modle is not a known key; the nearest one is model" in wrong_key.out
+    assert "see what is broken, below" in wrong_key.out
+
+
+def test_the_doctor_says_that_nothing_listens_where_the_model_should_be(
+    tmp_path: Path, here: Here
+) -> None:
+    with shell(tmp_path) as s:
+        alive = here("doctor")
+        with nobody_listens() as url:
+            provider = {"protocol": "openai-chat", "base_url": f"{url}/v1"}
+            write_config(s.directory, {"model": "here/qwen3", "providers": {"here": provider}})
+            dead = here("doctor")
+    assert (alive.code, dead.code) == (0, 1)
+    assert f"here/qwen3 cannot answer, since nothing listens at {url}/v1; start its" in dead.out
 
 
 def test_the_doctor_shows_the_rules_for_resources_and_names_one_for_no_tool(tmp_path: Path) -> None:

@@ -106,6 +106,12 @@ def test_without_a_provider_three_ways_to_get_one_are_named(tmp_path: Path) -> N
     assert "Ollama" in message
 
 
+def test_without_a_provider_the_doctor_calls_no_configuration_broken(tmp_path: Path) -> None:
+    page = run_cli(["doctor"], cwd=tmp_path).out
+    assert "no file; the defaults hold" in page
+    assert "Broken\n  no model provider is configured" in page
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

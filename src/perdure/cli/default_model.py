@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+import anyio
+
 from perdure.config.schema import Config
 from perdure.errors import UsageError
 from perdure.models.discovery import Found
 from perdure.models.resolve import Models
+from perdure.models.transport import address, is_loopback
+
+_PATIENCE = 2.0
+"""Seconds to wait for a connection; one that is refused says so at once."""
 
 
 def already(servers: Sequence[Found]) -> Callable[[], Awaitable[Sequence[Found]]]:
@@ -30,3 +36,23 @@ async def default_model(models: Models, config: Config) -> tuple[str, str]:
     if selected.endpoint.api_key:
         return selected.name, f"{selected.endpoint.api_key_env} is set"
     return selected.name, "the first that was found"
+
+
+async def refused_by(models: Models, model: str) -> str:
+    """Return that nothing listens where the server of a model on this machine should; "" else.
+
+    Nothing is asked of a server, and none that is elsewhere is contacted.
+    """
+    url = models.providers[model.partition("/")[0]].base_url
+    if not is_loopback(url):
+        return ""
+    host, _, port = address(url).rpartition(":")
+    try:
+        with anyio.move_on_after(_PATIENCE):
+            await (await anyio.connect_tcp(host.strip("[]"), int(port))).aclose()
+    except OSError:
+        return (
+            f"{model} cannot answer, since nothing listens at {url}; start its server, or choose "
+            "another model"
+        )
+    return ""

@@ -97,7 +97,7 @@ def _settings(found: Examination) -> list[Block]:
         for each in found.ignored
     ]
     if not rows and not ignored:
-        words = "see what is broken, below" if found.problems else "no file; the defaults hold"
+        words = "no file; the defaults hold" if found.configured else "see what is broken, below"
         return [*heading("Configuration"), line(words, indent=2)]
     return [*heading("Configuration"), table(("KEY", "FILE"), [*rows, *ignored])]
 

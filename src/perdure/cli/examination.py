@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from perdure.cli.default_model import already, default_model
+from perdure.cli.default_model import already, default_model, refused_by
 from perdure.clock import SystemClock
 from perdure.config.answers import Answers
 from perdure.config.load import load
@@ -35,7 +35,7 @@ from perdure.plugins import PluginView, Registry
 from perdure.runtime import Runtime
 from perdure.session.admission import replacement_due
 from perdure.session.handle import Session
-from perdure.skills import find_skills, user_skills
+from perdure.skills import SkillIndex, find_skills, user_skills
 from perdure.store.contract import Store
 from perdure.store.sqlite import open_sqlite
 from perdure.telemetry.standing import TelemetryStanding, telemetry_standing
@@ -69,7 +69,8 @@ class Provider(msgspec.Struct, frozen=True):
 class Examination(msgspec.Struct, frozen=True):
     """All that was found. `problems` are the lines that make the exit code 1.
 
-    `mended` are those that would have, and were put right before.
+    `mended` are those that would have, and were put right before. `configured` is False where the
+    configuration is wrong, so that none of it counts.
     """
 
     perdure: str
@@ -84,6 +85,7 @@ class Examination(msgspec.Struct, frozen=True):
     telemetry: TelemetryStanding
     settings: tuple[Setting, ...]
     ignored: tuple[Ignored, ...]
+    configured: bool
     model: str
     model_reason: str
     providers: tuple[Provider, ...]
@@ -111,6 +113,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     servers = await discover()
     models = Models(config, env, look=already(servers))
     model, reason = await default_model(models, config)
+    unheard = await refused_by(models, model) if model else ""
     files = InstructionService(config_dir(env), location, options=config.instructions)
     survey = files.survey()
     skills = find_skills(location, user_skills(env))
@@ -133,6 +136,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         telemetry=telemetry,
         settings=tuple(Setting(key, file) for key, file in config.origins.items()),
         ignored=config.ignored,
+        configured=not config_problems,
         model=model,
         model_reason=reason,
         providers=tuple(_providers(models, env)),
@@ -146,9 +150,8 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         mended=stored.mended,
         diagnostics=(
             *map(str, (*survey.refused, *survey.blocked)),
-            *(f"skill {trouble}" for trouble in (*skills.troubles, *skills.blocked)),
             *_unknown_tools(config, tools, mcp),
-            *stored.diagnostics,
+            *_of_skills_and_sources(skills, stored.diagnostics),
         ),
         problems=(
             *config_problems,
@@ -157,8 +160,16 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
             *_failing_servers(mcp),
             *telemetry.problems,
             *(() if model or config_problems else (reason,)),
+            *((unheard,) if unheard else ()),
         ),
     )
+
+
+def _of_skills_and_sources(skills: SkillIndex, sources: Sequence[str]) -> list[str]:
+    """Return what is wrong with skills, then with sources, each once: skills are a source too."""
+    troubles = [str(trouble) for trouble in (*skills.troubles, *skills.blocked)]
+    others = [each for each in sources if not each.endswith(tuple(troubles))]
+    return [*(f"skill {trouble}" for trouble in troubles), *others]
 
 
 def _configuration(directory: str, env: Mapping[str, str]) -> tuple[Config, bool, tuple[str, ...]]:
