@@ -188,8 +188,7 @@ def _require_keys(keys: Iterable[str]) -> None:
 
 
 def _step(state: SessionState, event: ev.StepStarted) -> None:
-    if state.step is not None:
-        raise _Wrong(f"step {state.steps} is still open")
+    _between_steps(state, event)
     if event.step != state.steps + 1:
         raise _Wrong(f"step {event.step} follows step {state.steps}")
     if state.epoch is None or event.epoch != state.epoch.number:
@@ -229,7 +228,7 @@ def _finished(state: SessionState, event: ev.StepFinished) -> None:
         raise _Wrong(f"a call of step {event.step} has no result")
 
 
-def _between_steps(state: SessionState, _: ev.DrainInterrupted) -> None:
+def _between_steps(state: SessionState, _: ev.StepStarted | ev.DrainInterrupted) -> None:
     if state.step is not None:
         raise _Wrong(f"step {state.steps} is still open")
 
