@@ -24,7 +24,7 @@ class _Detail:
     __slots__ = ("fragments", "member", "raw")
 
     def __init__(self, raw: dict[str, Any]) -> None:
-        self.member = _GROWING.get(as_text(raw.get("type")), "")
+        self.member = _growing(raw)
         self.raw = dict(raw)
         self.fragments = [as_text(raw.get(self.member))]
 
@@ -98,4 +98,9 @@ def returned(part: Reasoning) -> dict[str, Any]:
 
 
 def _readable(detail: dict[str, Any]) -> str:
-    return as_text(detail.get(_GROWING.get(as_text(detail.get("type")), "")))
+    return as_text(detail.get(_growing(detail)))
+
+
+def _growing(detail: dict[str, Any]) -> str:
+    """Return the member of a detail that grows, empty where it comes whole."""
+    return _GROWING.get(as_text(detail.get("type")), "")
