@@ -33,7 +33,6 @@ MOVED = "session moved"
 COMPACTED = "history compacted"
 """The reason of an epoch that a summary made due."""
 
-
 LEFT = "left"
 """The holder of a Prompt whose runtime was closed: none that runs."""
 

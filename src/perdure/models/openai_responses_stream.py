@@ -39,13 +39,15 @@ _FRAGMENTS: dict[str, tuple[str, str]] = {
 """By the name of what grows: the kind of item it belongs to, and the member that has it whole."""
 
 _STATES = ("in_progress", "completed", "incomplete")
+"""The states that an item which goes back may have."""
+
 _WORDS = {
     "output_text": "text",
     "refusal": "refusal",
     "summary_text": "text",
     "reasoning_text": "text",
 }
-"""The states of items that go back, and the member that holds the words of a part of one."""
+"""By the kind of a part of an item: the member that has its words."""
 
 _LIVE: dict[str, Callable[[str], list[Piece]]] = {
     "output_text": text_piece,
@@ -322,8 +324,9 @@ class ResponsesDecoder:
 
 
 def _is_part(part: object) -> bool:
-    kind = as_text(as_object(part).get("type"))
-    return bool(kind) and (kind not in _WORDS or isinstance(as_object(part).get(_WORDS[kind]), str))
+    raw = as_object(part)
+    kind = as_text(raw.get("type"))
+    return bool(kind) and (kind not in _WORDS or isinstance(raw.get(_WORDS[kind]), str))
 
 
 def _words(part: object, member: str) -> str:

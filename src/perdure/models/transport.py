@@ -18,11 +18,7 @@ import anyio
 import msgspec
 
 from perdure.clock import Clock, SystemClock
-from perdure.errors import (
-    AuthenticationFailed,
-    InvalidRequest,
-    ProviderError,
-)
+from perdure.errors import AuthenticationFailed, InvalidRequest, ProviderError
 from perdure.models.decoding import Decoder
 from perdure.models.encoding import as_object, parse
 from perdure.models.failures import Peer, Report, failure, report, response_report

@@ -134,12 +134,10 @@ def tail_start(items: Sequence[Item], window: int) -> int:
 
 
 def kept_from(items: Sequence[Item], window: int, reason: CompactionReason) -> int:
-    """Return the index of the first item that stays; without a tail where there is no other way.
+    """Return the index of the first item that stays; 0 where there is nothing to summarize.
 
-    0 is a history with nothing to summarize.
-
-    A provider that says the request is too long knows its window better than we do, and who asks
-    for a compaction wants one.
+    Without a tail where there is no other way: a provider that says the request is too long knows
+    its window better than we do, and who asks for a compaction wants one.
     """
     if reason == "overflow":
         return tail_start(items, 0)

@@ -77,7 +77,7 @@ def waiting(state: SessionState, owner: str) -> list[Pending]:
 
 
 async def leave_held(changes: Changes, owner: str) -> None:
-    """Leave the Prompts to others that an owner holds which is about to be gone."""
+    """Leave to others the Prompts that are held for an owner which is about to be gone."""
 
     def leave(state: SessionState) -> ev.Event | None:
         held = next((each for each in state.pending.values() if each.holder == owner), None)

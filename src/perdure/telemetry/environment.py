@@ -44,8 +44,12 @@ def is_disabled(env: Mapping[str, str]) -> bool:
 
 def deciding(env: Mapping[str, str], signal: str) -> str:
     """Return the variable that decides where `TRACES` or `METRICS` go; empty where none is set."""
-    own, endpoint = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
-    return next((n for n in (f"OTEL_{signal}_EXPORTER", own, endpoint) if _value(env, n)), "")
+    ranked = (
+        f"OTEL_{signal}_EXPORTER",
+        f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+    )
+    return next((variable for variable in ranked if _value(env, variable)), "")
 
 
 def wants_content(env: Mapping[str, str]) -> bool:

@@ -39,7 +39,7 @@ def command_subject(command: str) -> Subject:
 
 def could_begin(command: str) -> list[str]:
     """Return every end of a command line that might be run as a command of its own."""
-    plain = re.sub(r"['\"\\]", "", command)  # as the shell reads r''m and r\\m
+    plain = re.sub(r"['\"\\]", "", command)  # as the shell reads r''m and r\m
     return [text[found.end() :] for text in (command, plain) for found in _BEGINNING.finditer(text)]
 
 
