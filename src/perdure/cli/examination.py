@@ -113,7 +113,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     servers = await discover()
     models = Models(config, env, look=already(servers))
     model, reason = await default_model(models, config)
-    unheard = await refused_by(models, model) if model else ""
+    trouble = await refused_by(models, model) if model else reason
     files = InstructionService(config_dir(env), location, options=config.instructions)
     survey = files.survey()
     skills = find_skills(location, user_skills(env))
@@ -122,7 +122,6 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     store = store_path(env)
     stored = await _stored(store, str(location.directory), env, mend=mend)
     telemetry = await telemetry_standing(SystemClock(), env)
-    tools = {tool.name: tool for tool in (*builtin_tools(), skill_tool())}
     return Examination(
         perdure=version("perdure"),
         python=platform.python_version(),
@@ -142,7 +141,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         providers=tuple(_providers(models, env)),
         servers=tuple(servers),
         rules=tuple(_rules(config, location, env)),
-        permissions={name: _permission(tools[name], config) for name in sorted(tools)},
+        permissions={name: _permission(tool, config) for name, tool in _tools().items()},
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
@@ -150,7 +149,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         mended=stored.mended,
         diagnostics=(
             *map(str, (*survey.refused, *survey.blocked)),
-            *_unknown_tools(config, tools, mcp),
+            *_unknown_tools(config, _tools(), mcp),
             *_of_skills_and_sources(skills, stored.diagnostics),
         ),
         problems=(
@@ -159,10 +158,14 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
             *map(str, plugins.diagnostics),
             *_failing_servers(mcp),
             *telemetry.problems,
-            *(() if model or config_problems else (reason,)),
-            *((unheard,) if unheard else ()),
+            *((trouble,) if trouble and not config_problems else ()),
         ),
     )
+
+
+def _tools() -> dict[str, Tool[Any]]:
+    tools = {tool.name: tool for tool in (*builtin_tools(), skill_tool())}
+    return dict(sorted(tools.items()))
 
 
 def _of_skills_and_sources(skills: SkillIndex, sources: Sequence[str]) -> list[str]:
