@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from perdure import Runtime, Session
-from perdure.clock import Clock
+from perdure.clock import Clock, SystemClock
 from perdure.history import events as ev
 from perdure.session.attempts import RetryPolicy
 from perdure.session.reading import AnyRecord
+from perdure.store.sqlite import open_sqlite
 from perdure.testing import (
     ReceivedRequest,
     ScriptedProvider,
@@ -55,6 +56,18 @@ class Bench:
         """Begin a session in the project."""
         return await runtime.create_session(directory=self.project, **options)
 
+    async def log(self, session: str) -> list[ev.Record]:
+        """Return the log of a session from the file, whatever works on it."""
+        async with await open_sqlite(self.store, clock=SystemClock()) as store:
+            return list(await store.events(session))
+
+    async def crash(self, logs: Mapping[str, Sequence[ev.Record]]) -> None:
+        """Go on with a new store that holds these logs, as a crash leaves them there."""
+        self.store = self.store.with_name(f"crashed-{self.store.name}")
+        async with await open_sqlite(self.store, clock=SystemClock()) as store:
+            for session, records in logs.items():
+                await store.restore(session, records)
+
 
 @asynccontextmanager
 async def bench(
@@ -94,6 +107,11 @@ async def log_of(session: Session) -> list[ev.Record]:
     """Return the session's durable events."""
     records = [record async for record in session.events(until_idle=True)]
     return [record for record in records if isinstance(record, ev.Record)]
+
+
+def up_to(records: Sequence[ev.Record], kind: type[ev.Event]) -> Sequence[ev.Record]:
+    """Return a log up to its first event of that kind, that one included."""
+    return records[: [type(record.data) for record in records].index(kind) + 1]
 
 
 def told(records: Iterable[AnyRecord]) -> list[str]:

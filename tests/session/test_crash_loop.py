@@ -29,7 +29,7 @@ from perdure.testing import (
     serve_in_thread,
 )
 from tests.session.crash_worker import DIED, CrashJob
-from tests.session.support import KEY, Bench, ask, bench, log_of, of_type
+from tests.session.support import KEY, Bench, ask, bench, log_of, of_type, up_to
 from tests.session.worker import EffectArguments
 
 WORKER = Path(__file__).with_name("crash_worker.py")
@@ -159,12 +159,10 @@ async def _left_at(b: Bench, kind: type[ev.Event], *behind: ev.Event) -> str:
         session = await b.session(runtime)
         await ask(session, "Do it.")
         records = await log_of(session)
-    end = [type(record.data) for record in records].index(kind) + 1
-    last = records[end - 1]
+    begun = up_to(records, kind)
+    last = begun[-1]
     more = [ev.Record(last.seq + n, last.time, event) for n, event in enumerate(behind, 1)]
-    b.store = b.root / f"left-{len(more)}.db"
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        await store.restore(session.id, [*records[:end], *more])
+    await b.crash({session.id: [*begun, *more]})
     return session.id
 
 

@@ -343,12 +343,7 @@ async def test_an_interrupt_that_is_to_stay_here_leaves_the_work_of_others_alone
     async with bench(tmp_path, [endless()]) as b, streaming(b) as (_, session):
         async with b.runtime() as other:
             assert not await (await other.session(session.id)).interrupt(only_here=True)
-        assert not of_type(await _stored(b, session), ev.InterruptAsked)
-
-
-async def _stored(b: Bench, session: Session) -> list[ev.Record]:
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        return list(await store.events(session.id))
+        assert not of_type(await b.log(session.id), ev.InterruptAsked)
 
 
 async def test_an_interrupt_of_a_recovery_settles_the_step_and_runs_nothing_again(
@@ -373,10 +368,8 @@ async def test_an_interrupt_of_a_recovery_settles_the_step_and_runs_nothing_agai
             session = await b.session(runtime)
             await session.prompt("first")
             await runs.wait()
-            records = await _stored(b, session)
-        b.store = tmp_path / "cut.db"
-        async with await open_sqlite(b.store, clock=SystemClock()) as store:
-            await store.restore(session.id, records)
+            records = await b.log(session.id)
+        await b.crash({session.id: records})
         runs = anyio.Event()
         async with b.runtime(tools=[tool]) as runtime:
             assert await runtime.recover() == [session.id]

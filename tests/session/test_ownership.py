@@ -31,7 +31,7 @@ from perdure.testing import (
     serve_in_thread,
 )
 from tests.session.owner_worker import OwnerJob
-from tests.session.support import KEY, Bench, ask, bench, log_of, of_type
+from tests.session.support import KEY, Bench, ask, bench, log_of, of_type, up_to
 from tests.store.store_support import raw
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -373,18 +373,13 @@ async def test_a_start_wakes_what_was_left_and_nothing_else(tmp_path: Path) -> N
             assert (rows[held.id].pending, rows[idle.id].last_seq) == (1, 1)
 
 
-async def _left_open(b: Bench) -> Sequence[ev.Record]:
-    """Return the log of a session whose step is open, in a new store."""
+async def _left_open(b: Bench) -> None:
+    """Leave a session with an open step in a new store."""
     async with b.runtime() as runtime:
         session = await b.session(runtime)
-        records = await ask(session, "Hello")
-    end = [type(record.data) for record in records].index(ev.StepStarted)
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        begun = (await store.events(session.id))[: records[end].seq]
-    b.store = b.root / "elsewhere.db"
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        await store.restore("left", begun)
-    return begun
+        await ask(session, "Hello")
+        records = await log_of(session)
+    await b.crash({"left": up_to(records, ev.StepStarted)})
 
 
 OUT_OF_SIGHT = "elsewhere|7|7|id"

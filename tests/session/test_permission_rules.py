@@ -8,15 +8,12 @@ from pathlib import Path
 import pytest
 
 from perdure import PermissionAnswer, PermissionRequest, Runtime
-from perdure.clock import SystemClock
 from perdure.config.answers import NAME
 from perdure.config.paths import data_dir
 from perdure.history import events as ev
-from perdure.session.reading import AnyRecord
-from perdure.store.sqlite import open_sqlite
 from perdure.testing import call, calls, isolated_environment, say, write_config
 from perdure.tools.permissions import Ask
-from tests.session.support import KEY, Bench, ask, bench, log_of, of_type
+from tests.session.support import KEY, ask, bench, log_of, of_type, up_to
 
 pytestmark = pytest.mark.anyio
 
@@ -145,8 +142,9 @@ async def test_nobody_is_asked_again_about_a_call_that_a_crash_ended(
         b.prefix_may_break = "the same session goes on twice"
         async with b.runtime() as runtime:
             session = await b.session(runtime)
-            records = await ask(session, "Look.")
-        await _crash_at(b, session.id, records, ev.ToolStarted)
+            await ask(session, "Look.")
+            records = await log_of(session)
+        await b.crash({session.id: up_to(records, ev.ToolStarted)})
         rules = {"permissions": {"list": permission}}
         async with b.runtime(config=rules, ask=decline) as runtime:
             assert [*await runtime.recover()] == [session.id]
@@ -154,13 +152,3 @@ async def test_nobody_is_asked_again_about_a_call_that_a_crash_ended(
             await again.wait()
             settled = of_type(await log_of(again), ev.ToolSettled)
         assert [each.outcome for each in settled] == [outcome]
-
-
-async def _crash_at(b: Bench, session: str, records: list[AnyRecord], kind: type[ev.Event]) -> None:
-    """Put a log up to an event of that kind into a new store, as a crash leaves it there."""
-    at = [type(record.data) for record in records].index(kind)
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        begun = (await store.events(session))[: records[at].seq]
-    b.store = b.root / "crashed.db"
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        await store.restore(session, begun)

@@ -94,11 +94,8 @@ async def test_a_step_that_nobody_settled_is_interrupted_by_the_end_of_its_proce
             session = await b.session(runtime)
             await session.prompt("Hello")
             await b.provider.received(1)
-            async with await open_sqlite(b.store, clock=SystemClock()) as store:
-                records = await store.events(session.id)
-        b.store = tmp_path / "left.db"
-        async with await open_sqlite(b.store, clock=SystemClock()) as store:
-            await store.restore(session.id, records)
+            records = await b.log(session.id)
+        await b.crash({session.id: records})
         async with b.runtime() as runtime:
             found = await standing(runtime)
     assert found.status == "interrupted"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -199,7 +199,7 @@ async def test_a_task_whose_boundary_cannot_be_crossed_says_why_and_waits_for_no
             assert "the task could not go on: " in output
             assert "nowhere" in output
             child = await only_child(runtime, session)
-            assert of_type(await store_log(b, child.id), ev.PromptWithdrawn)
+            assert of_type(await b.log(child.id), ev.PromptWithdrawn)
             assert await runtime.recover() == []
 
 
@@ -207,12 +207,6 @@ async def _lose_the_model_of_the_task(b: Bench) -> None:
     async with await open_sqlite(b.store, clock=SystemClock()) as store:
         (child,) = [row.id for row in await store.sessions() if row.parent]
         await store.append(child, [ev.ModelSwitched("nowhere/model")])
-
-
-async def store_log(b: Bench, session: str) -> Sequence[ev.Record]:
-    """Return the log of a session that cannot be worked on."""
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        return await store.events(session)
 
 
 async def test_a_task_counts_its_own_tokens(tmp_path: Path) -> None:
@@ -271,11 +265,8 @@ async def crashed_while_a_task_spoke(b: Bench) -> tuple[str, str]:
     async with b.runtime() as runtime:
         session = await begun(b, runtime, 2)
         child = await only_child(runtime, session)
-        logs = {id_: await store_log(b, id_) for id_ in (session.id, child.id)}
-    b.store = b.root / "crashed.db"
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        for id_, records in logs.items():
-            await store.restore(id_, records)
+        logs = {id_: await b.log(id_) for id_ in (session.id, child.id)}
+    await b.crash(logs)
     return session.id, child.id
 
 

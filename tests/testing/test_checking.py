@@ -70,9 +70,7 @@ async def _lived(b: Bench) -> dict[str, Log]:
 async def _crashed(b: Bench, whole: Log) -> Log:
     """Cut a log where both calls run, go on, and return what became of it."""
     second = [each.seq for each in whole if isinstance(each.data, ev.ToolStarted)][1]
-    b.store = b.root / "crashed.db"
-    async with await open_sqlite(b.store, clock=SystemClock()) as store:
-        await store.restore("crashed", whole[:second])
+    await b.crash({"crashed": whole[:second]})
     async with b.runtime(tools=[WORK]) as runtime:
         await runtime.recover()
         session = await runtime.session("crashed")
