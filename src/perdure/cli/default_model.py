@@ -38,21 +38,19 @@ async def default_model(models: Models, config: Config) -> tuple[str, str]:
     return selected.name, "the first that was found"
 
 
-async def refused_by(models: Models, model: str) -> str:
-    """Return that nothing listens where the server of a model on this machine should; "" else.
+async def refused_by(models: Models, model: str) -> tuple[str, ...]:
+    """Return a line where nothing listens at the address of a model on this machine.
 
     Nothing is asked of a server, and none that is elsewhere is contacted.
     """
-    url = models.providers[model.partition("/")[0]].base_url
+    url = models.providers[model.partition("/")[0]].base_url if model else ""
     if not is_loopback(url):
-        return ""
+        return ()
     host, _, port = address(url).rpartition(":")
     try:
         with anyio.move_on_after(_PATIENCE):
             await (await anyio.connect_tcp(host.strip("[]"), int(port))).aclose()
     except OSError:
-        return (
-            f"{model} cannot answer, since nothing listens at {url}; start its server, or choose "
-            "another model"
-        )
-    return ""
+        advice = "start its server, or choose another model"
+        return (f"{model} cannot answer, since nothing listens at {url}; {advice}",)
+    return ()

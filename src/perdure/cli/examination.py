@@ -113,7 +113,6 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     servers = await discover()
     models = Models(config, env, look=already(servers))
     model, reason = await default_model(models, config)
-    trouble = await refused_by(models, model) if model else reason
     files = InstructionService(config_dir(env), location, options=config.instructions)
     survey = files.survey()
     skills = find_skills(location, user_skills(env))
@@ -150,6 +149,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         diagnostics=(
             *map(str, (*survey.refused, *survey.blocked)),
             *_unknown_tools(config, _tools(), mcp),
+            *(await refused_by(models, model)),
             *_of_skills_and_sources(skills, stored.diagnostics),
         ),
         problems=(
@@ -158,7 +158,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
             *map(str, plugins.diagnostics),
             *_failing_servers(mcp),
             *telemetry.problems,
-            *((trouble,) if trouble and not config_problems else ()),
+            *(() if model or config_problems else (reason,)),
         ),
     )
 
