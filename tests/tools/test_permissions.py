@@ -26,6 +26,7 @@ from perdure.tools.permissions import (
     summary,
     unanswered,
 )
+from perdure.tools.printable import shortened
 
 
 def rule(text: str) -> Rule:
@@ -216,7 +217,19 @@ def test_a_refusal_leaves_no_rule() -> None:
             '{"path": "a.py", "old": "a\\n", "new": "b"}',
             r"edit: a.py ('a\n' becomes 'b')",
         ),
-        ("read", '{"path": "a.py"}', 'read: {"path":"a.py"}'),
+        ("read", '{"path": "a.py"}', "read: a.py"),
+        ("read", '{"path": "a.py", "limit": 9}', 'read: {"path":"a.py","limit":9}'),
+        ("read", '{"path": ["a.py"]}', 'read: {"path":["a.py"]}'),
+        ("list", '{"paht": "a"}', 'list: {"paht":"a"}'),
+        ("fetch", '{"url": "http://a/"}', "fetch: http://a/"),
+        ("skill", '{"name": "pdf"}', "skill: pdf"),
+        ("deploy", '{"path": "a.py"}', 'deploy: {"path":"a.py"}'),
+        (
+            "todo",
+            '{"items": [{"content": "A", "status": "completed"}, {"content": "B"}, 3]}',
+            "todo: [x] A, [ ] B, ?",
+        ),
+        ("todo", '{"items": []}', "todo: nothing is left"),
         ("list", "", "list: no arguments"),
         ("shell", '{"command": 3}', 'shell: {"command":3}'),
         ("shell", "{broken", "shell: no arguments"),
@@ -244,6 +257,14 @@ def test_the_end_of_a_long_command_is_shown_too() -> None:
     assert line.endswith("; rm -rf /")
     assert " characters ...] " in line
     assert len(line) < 600
+
+
+@given(text=st.text(max_size=200), longest=st.integers(4, 100))
+def test_shortening_never_makes_a_text_longer(text: str, longest: int) -> None:
+    short = shortened(text, longest)
+    assert len(short) <= len(text)
+    assert len(short) <= longest + len(" [... 999 characters ...] ")
+    assert short == text or short.startswith(text[: longest - longest // 4])
 
 
 @given(tool=st.text(max_size=20), command=st.text(max_size=2000))

@@ -23,6 +23,11 @@ _STRICTEST_FIRST: Sequence[Permission] = ("deny", "ask", "allow")
 
 _LONGEST_SUMMARY = 500
 
+_ALONE = ("path", "url", "name")
+"""Arguments that say all about a call of a built-in tool which has no other."""
+
+_MARKS = {"pending": " ", "in_progress": "~", "completed": "x"}
+
 
 class PermissionRequest(msgspec.Struct, frozen=True):
     """A question to whoever may allow a call.
@@ -180,8 +185,27 @@ def _gist(tool: str, arguments: Mapping[str, Any]) -> str:
             return "; ".join(line for line in heads if " File: " in line or "Move to" in line)
         case "task", {"description": str(description)}:
             return description
+        case "todo", {"items": [*items]}:
+            return ", ".join(map(_item, items)) or "nothing is left"
+        case "read" | "list" | "fetch" | "skill", _ if len(arguments) == 1 and _only(arguments):
+            return _only(arguments)
         case _:
             return msgspec.json.encode(arguments).decode() if arguments else "no arguments"
+
+
+def _only(arguments: Mapping[str, Any]) -> str:
+    """Return the path, address or name that is all of a call's arguments; empty for another."""
+    return next((v for k, v in arguments.items() if k in _ALONE and isinstance(v, str)), "")
+
+
+def _item(item: object) -> str:
+    match item:
+        case {"content": str(content), "status": str(status)}:
+            return f"[{_MARKS.get(status, '?')}] {content}"
+        case {"content": str(content)}:
+            return f"[{_MARKS['pending']}] {content}"
+        case _:
+            return "?"
 
 
 def _decoded(arguments: str) -> dict[str, Any]:

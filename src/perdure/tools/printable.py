@@ -25,12 +25,16 @@ def storable(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """Return at most about `longest` characters of the text: its head, a visible cut, its tail."""
+    """Return at most about `longest` characters of the text: its head, a visible cut, its tail.
+
+    A text that is hardly longer is returned whole, where naming the cut would take more.
+    """
     if len(text) <= longest:
         return text
     tail = longest // 4
     head = longest - tail
-    return f"{text[:head]} [... {len(text) - longest} characters ...] {text[-tail:]}"
+    cut = f"{text[:head]} [... {len(text) - longest} characters ...] {text[-tail:]}"
+    return cut if len(cut) < len(text) else text
 
 
 def _escaped(character: str) -> str:
