@@ -183,6 +183,13 @@ def test_a_broken_answer_is_one_line_and_the_prompt_is_in_the_next_request(tmp_p
             assert b"the lost question" in s.provider.requests[-1].body
 
 
+def test_nobody_is_told_to_try_again_what_is_tried_again_by_itself(tmp_path: Path) -> None:
+    with shell(tmp_path, [error(503, message="Too much."), say("Fine.")]) as s:
+        told = s.run("run", "hi").err
+    assert "; attempt 2 in" in told
+    assert "try again" not in told
+
+
 def test_words_of_a_failed_attempt_never_reach_a_pipe(tmp_path: Path) -> None:
     with shell(tmp_path, [cut(say("a b c"), after=2), say("a b c")]) as s:
         ended = s.run("run", "hi")
@@ -381,7 +388,10 @@ def test_a_denied_call_names_the_rule_and_its_file_to_the_user_and_the_model(
 
 def test_where_nobody_can_be_asked_a_call_is_refused_for_that(tmp_path: Path, here: Here) -> None:
     with shell(tmp_path, [call("shell", {"command": "ls"}), say("Then not.")]) as s:
-        assert "needs a permission, and nobody is there to give it" in here("run", "look").err
+        told = here("run", "look").err
+        assert "needs a permission, and nobody is there to give it" in told
+        assert "warning: nobody could be asked whether shell may run; to allow it, give" in told
+        assert told.count("--yes") == 1
         assert b"denied" not in s.provider.requests[1].body
 
 

@@ -13,7 +13,7 @@ from perdure.cli.terminal import Terminal
 from perdure.history import events as ev
 from perdure.history.content import ToolCall, words_of
 from perdure.session.reading import AnyRecord
-from perdure.tools.permissions import question
+from perdure.tools.permissions import question, unanswered
 from perdure.tools.printable import legible, shortened
 
 _WIDTH = 160
@@ -66,7 +66,9 @@ def again(event: ev.AttemptFailed) -> str:
 
 def broken_off(event: ev.AttemptFailed) -> str:
     """Return one line for a failed Attempt that is followed by another one."""
-    return f"{event.failure.message.removesuffix('; try again')}; {again(event)}"
+    # It is tried again by itself, so nobody is told to.
+    words = event.failure.message.removesuffix(" later").removesuffix("; try again")
+    return f"{words}; {again(event)}"
 
 
 class Reporter(Protocol):
@@ -177,6 +179,12 @@ class TextReporter:
         failed = event.outcome != "completed"
         lines = _excerpt(event.output, _REASON if failed else _WIDTH)
         self._terminal.result(lines, failed=failed)
+        call = self._calls.get(event.call)
+        if call and event.output == unanswered(call.name).output:
+            self._terminal.warn(
+                f"nobody could be asked whether {call.name} may run; to allow it, give --yes, or a "
+                "rule for it under [permissions] in the configuration"
+            )
 
     def _call(self, call: str) -> None:
         self._latest = call
