@@ -31,7 +31,8 @@ def test_a_program_and_an_address_are_servers() -> None:
     ("table", "words"),
     [
         ({}, "needs either command"),
-        ({"command": "a", "url": "http://a"}, "needs either command"),
+        ({"command": "a", "url": "http://a"}, "needs either command, a program to run, or url, an"),
+        ({"command": "a", "url": "http://a"}, "not both"),
         ({"url": "http://a", "args": ["b"]}, "has args, which goes with command only"),
         ({"command": "a", "token_env": "B"}, "has token_env, which goes with url only"),
         ({"command": "a", "arguments": []}, "args"),

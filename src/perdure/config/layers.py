@@ -233,7 +233,7 @@ def _mcp_server(name: str, given: dict[str, Any], origins: Mapping[Keys, str]) -
         return _at(("mcp", name), origins).error(problem)
 
     if ("command" in given) == ("url" in given):
-        raise wrong("needs either command, a program to run, or url, an address to connect to")
+        raise wrong("needs either command, a program to run, or url, an address; not both")
     useless = {"token_env"} if "command" in given else {"args", "env"}
     for key in sorted(useless & given.keys()):
         raise wrong(f"has {key}, which goes with {'url' if key == 'token_env' else 'command'} only")

@@ -46,6 +46,9 @@ def _find(session: str, records: Sequence[Record], step: int | None) -> tuple[in
         if isinstance(record.data, StepStarted) and step in {None, record.data.step}
     ]
     if not found:
-        wanted = "no step yet" if step is None else f"no step {step}"
-        raise UsageError(f"session {session} has {wanted}; `perdure events {session}` lists them")
+        if step is None:
+            raise UsageError(f"session {session} has no step yet; a prompt begins the first")
+        raise UsageError(
+            f"session {session} has no step {step}; `perdure events {session}` lists them"
+        )
     return found[-1]
