@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import anyio
 import anyio.to_thread
@@ -20,6 +20,7 @@ from perdure.config.load import from_mapping
 from perdure.config.location import Location, find_project
 from perdure.config.schema import Config, ProviderConfig
 from perdure.context import Source, SystemContext
+from perdure.errors import UsageError
 from perdure.exchange import import_export
 from perdure.history import events as ev
 from perdure.mcp import Servers
@@ -97,7 +98,7 @@ class Runtime:
         """
         clock, ids = clock or SystemClock(), ids or RandomIds()
         env = dict(os.environ) if environ is None else environ
-        contexts, own_tools = tuple(_contexts(sources)), tuple(tools)
+        contexts, own_tools = tuple(_contexts(sources)), _own(tools)
         async with (
             instrumented(telemetry, clock, environ) as instrumentation,
             _opened(store, clock) as opened,
@@ -268,8 +269,24 @@ def _taken(contexts: Iterable[SystemContext], tools: Iterable[Tool[Any]]) -> Tak
     )
 
 
+def _each(given: object, what: str, *kinds: type) -> tuple[Any, ...]:
+    """Return what was given, as a tuple; UsageError where it is no list or holds another kind."""
+    if not isinstance(given, Iterable):
+        raise UsageError(f"the {what} must be a list, not {type(given).__name__}")
+    each = tuple(cast("Iterable[object]", given))
+    for one in each:
+        if not isinstance(one, kinds):
+            names = " or a ".join(kind.__name__ for kind in kinds)
+            raise UsageError(f"each of the {what} must be a {names}, not {type(one).__name__}")
+    return each
+
+
+def _own(tools: Iterable[Tool[Any]]) -> tuple[Tool[Any], ...]:
+    return _each(tools, "tools", Tool)
+
+
 def _contexts(sources: Iterable[Source[Any] | SystemContext]) -> Iterable[SystemContext]:
-    for source in sources:
+    for source in _each(sources, "sources", Source, SystemContext):
         yield source if isinstance(source, SystemContext) else SystemContext.make(source)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from perdure import PromptConflict, Source, UsageError
+from perdure import PromptConflict, Runtime, Source, UsageError
 from perdure.history import events as ev
 from perdure.history.content import Text
 from perdure.history.items import AssistantItem, UserItem
@@ -257,3 +258,20 @@ async def test_a_step_limit_ends_with_a_note_and_runs_no_more_calls(tmp_path: Pa
         first, second = (request.json for request in b.provider.requests[:2])
         assert first["tools"] == second["tools"]
         assert "last step" in str(second["messages"][-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"sources": ["AGENTS.md"]}, "each of the sources must be a Source or a SystemContext"),
+        ({"sources": 3}, "the sources must be a list, not int"),
+        ({"tools": ["read"]}, "each of the tools must be a Tool, not str"),
+        ({"tools": Path}, "the tools must be a list, not type"),
+    ],
+)
+async def test_what_is_no_source_and_no_tool_is_refused_when_a_runtime_is_opened(
+    tmp_path: Path, given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        async with Runtime.open(tmp_path / "s.db", **given):
+            pass
