@@ -102,6 +102,7 @@ def test_a_model_option_switches_an_existing_session_for_good(tmp_path: Path, he
 def test_without_a_provider_three_ways_to_get_one_are_named(tmp_path: Path) -> None:
     message = one_line(run_cli(["run", "hi"], cwd=tmp_path), 2)
     assert "-m provider/model" in message
+    assert f"configuration ({home_of(tmp_path) / 'config' / 'config.toml'}, or" in message
     assert "ANTHROPIC_API_KEY" in message
     assert "Ollama" in message
 

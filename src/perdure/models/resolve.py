@@ -11,6 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from perdure.config.known import KNOWN
+from perdure.config.location import shown
+from perdure.config.paths import config_dir
 from perdure.config.schema import Config, ProviderConfig
 from perdure.errors import NoProvider, UnknownModel, UnknownProvider
 from perdure.models.catalog import profile
@@ -27,10 +29,10 @@ DEFAULT_MODELS: Mapping[str, str] = {
 }
 """The model for each vendor whose key is enough, in the order in which they are chosen."""
 
-NO_PROVIDER = (
+_NO_PROVIDER = (
     "no model provider is configured; name one with `-m provider/model` and a [providers.NAME] "
-    "table in the configuration, set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, or start "
-    "a local server such as Ollama"
+    "table in the configuration ({}, or that which a program gives), set ANTHROPIC_API_KEY, "
+    "OPENAI_API_KEY or GEMINI_API_KEY, or start a local server such as Ollama"
 )
 
 
@@ -122,7 +124,8 @@ class Models:
             if found.models:
                 return self._offered(found)
             without_model.append(f"; {found.name} is running but has no model yet")
-        raise NoProvider(NO_PROVIDER + "".join(without_model))
+        file = shown(config_dir(self._env) / "config.toml")
+        raise NoProvider(_NO_PROVIDER.format(file) + "".join(without_model))
 
     def _offered(self, found: Found) -> Selected:
         """Return the first model of a server, where it was found."""
