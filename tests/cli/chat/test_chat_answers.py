@@ -139,7 +139,7 @@ def test_a_failed_attempt_says_so_and_the_next_one_is_shown_whole(tmp_path: Path
 def test_a_failing_provider_costs_one_line_and_the_chat_goes_on(tmp_path: Path) -> None:
     with shell(tmp_path, [error(401), say("Better.")]) as s, in_tmux(s) as window:
         window.send("Hi.")
-        window.until("scripted", "401")
+        window.until("scripted", "401", "your next prompt goes on from here")
         window.send("Once more.")
         window.until("Better.")
 

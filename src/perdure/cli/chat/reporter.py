@@ -198,6 +198,7 @@ class ChatReporter:
         match event.outcome:
             case "failed" if event.failure:
                 self.note(event.failure.message, "bad")
+                self.note("nothing is lost: your next prompt goes on from here")
             case "interrupted":
                 self._interrupted()
             case "declined":
