@@ -253,6 +253,25 @@ async def test_a_new_store_waits_for_another_that_is_being_made_in_the_same_file
         assert not other.in_transaction
 
 
+async def test_one_that_is_never_made_is_waited_for_no_longer_than_was_asked(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.touch()
+    waits: list[float] = []
+    with raw(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def lock_out(seconds: float) -> None:
+            if not waits:
+                # From now on nobody may read either, and there SQLite would wait by itself.
+                other.execute("COMMIT; BEGIN EXCLUSIVE")
+            waits.append(seconds)
+
+        monkeypatch.setattr(database.time, "sleep", lock_out)
+        assert isinstance(await refused(path, busy_timeout=0.05), StoreLocked)
+    assert sum(waits) == pytest.approx(0.05)
+
+
 def add_table(connection: Connection) -> None:
     connection.execute("CREATE TABLE extra (x)")
 

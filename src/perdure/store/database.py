@@ -52,7 +52,7 @@ class Connection(Protocol):
     def changes(self) -> int: ...
     def readonly(self, name: str, /) -> bool: ...
     def wal_checkpoint(self, *, mode: int = ...) -> tuple[int, int]: ...
-    def set_busy_handler(self, handler: Callable[[int], bool], /) -> None: ...
+    def set_busy_handler(self, handler: Callable[[int], bool] | None, /) -> None: ...
     def set_wal_hook(self, hook: Callable[[Any, str, int], int], /) -> None: ...
     def close(self) -> None: ...
 
@@ -98,14 +98,19 @@ class Database:
         """
         # SQLite reads before it takes the lock for the change, and who has read is refused at once
         # where two begin in the same moment: one of them must give way for the other to go on.
-        tries = 0
-        while True:
-            try:
-                return connection.pragma("journal_mode", "wal") == "wal"
-            except apsw.BusyError:
-                if not self._wait(tries):
-                    raise
-            tries += 1
+        # Elsewhere in it SQLite would wait, so that waits would multiply; here all count as one.
+        connection.set_busy_handler(None)
+        try:
+            tries = 0
+            while True:
+                try:
+                    return connection.pragma("journal_mode", "wal") == "wal"
+                except apsw.BusyError:
+                    if not self._wait(tries):
+                        raise
+                tries += 1
+        finally:
+            connection.set_busy_handler(self._wait)
 
     def _wait(self, tries: int) -> bool:
         """Pause before another try; return False where enough were made."""
