@@ -10,6 +10,7 @@ import anyio
 import click
 import msgspec
 
+from perdure.background import background
 from perdure.cli.arguments import prompt_text
 from perdure.cli.asking import Asker, can_ask
 from perdure.cli.attaching import (
@@ -114,13 +115,12 @@ class _Answering:
     async def answer(self, session: Session, text: str, images: tuple[Image, ...]) -> Ending:
         """Admit the prompt and show what becomes of it; return how it ended."""
         ending = Ending()
-        async with anyio.create_task_group() as group:
+        async with background() as group:
             await group.start(self.stop.watch, session)
             group.start_soon(self._terminal.show_progress)
             admission = await session.prompt(text, images=images, delivery="queue", hold=True)
             ending = await self._follow(session, admission)
             await self._answer_others(session)
-            group.cancel_scope.cancel()
         return ending
 
     async def _answer_others(self, session: Session) -> None:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import anyio
 
+from perdure.background import background
 from perdure.cli.output import Output
 from perdure.tools.printable import legible, printable
 
@@ -145,10 +146,9 @@ async def waiting_for(what: str) -> AsyncGenerator[None]:
     """Keep a line of progress on a terminal while the context is open."""
     terminal = Terminal(Output(sys.stdout), Output(sys.stderr))
     terminal.wait_for(what)
-    async with anyio.create_task_group() as group:
+    async with background() as group:
         group.start_soon(terminal.show_progress)
         yield
-        group.cancel_scope.cancel()
 
 
 class Warned(Protocol):

@@ -23,6 +23,7 @@ from mcp_types import (
 )
 from pydantic import ValidationError
 
+from perdure.background import background
 from perdure.errors import ToolError
 from perdure.mcp.http import http
 from perdure.mcp.offer import Offer, read_offer
@@ -141,11 +142,10 @@ async def linked(target: Target, on_offer: Callable[[Offer], None]) -> AsyncGene
     ) as client:
         link = Link(target, client, sieves[0], lost)
         on_offer(await link.offer())
-        async with anyio.create_task_group() as group:
+        async with background() as group:
             group.start_soon(_listen, client, changed)
             group.start_soon(_follow, link, changed, on_offer)
             yield link
-            group.cancel_scope.cancel()
 
 
 def _streams(target: Target) -> AbstractAsyncContextManager[TransportStreams]:
@@ -209,10 +209,10 @@ async def _contained(do: Callable[[], Awaitable[None]]) -> bool:
 
 
 def _is_over(error: MCPError) -> bool:
-    """Say whether the SDK reports that a connection ended, or that a server over HTTP does not
-    know it any more: it was restarted.
+    """Say whether the SDK reports that a connection is over.
 
-    Servers give the same codes to errors of their own, so that the words have to decide.
+    It has ended, or a server over HTTP that was restarted does not know it any more. Servers give
+    the same codes to errors of their own, so that the words have to decide.
     """
     return (error.code, error.message) in {
         (CONNECTION_CLOSED, "Connection closed"),

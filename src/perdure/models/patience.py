@@ -56,7 +56,7 @@ class Patience:
     async def wait_watched(self, awaitable: Awaitable[Result]) -> Result:
         """Wait inside of `watch`, which ends it when the time is up.
 
-        Much cheaper than a timer for each token, that comes long before it is needed.
+        A timer armed for each token, and hardly ever needed, costs more than reading the token.
         """
         self._since = began = time.monotonic()
         try:
