@@ -12,6 +12,7 @@ import pytest
 from perdure import PermissionAnswer, PermissionRequest, Session
 from perdure.history import events as ev
 from perdure.mcp import Pace
+from perdure.session.reading import AnyRecord
 from perdure.testing import ReceivedRequest, Reply, call, say
 from perdure.tools import Tool, ToolContext
 from tests.mcp.wild import Wild
@@ -44,6 +45,16 @@ async def until_offered(session: Session, tool: str, count: int | None = None) -
             await anyio.sleep(0.02)
 
 
+async def ask_again(b: Bench, wild: Wild, trait: str) -> list[AnyRecord]:
+    """Ask once, give the server a trait, and return what a new runtime makes of a second prompt."""
+    async with b.runtime() as runtime:
+        session = await b.session(runtime)
+        await ask(session, "first")
+    wild.write(trait)
+    async with b.runtime() as runtime:
+        return await ask(await runtime.session(session.id), "second")
+
+
 async def test_a_servers_instructions_and_tools_are_told(wild: Wild, tmp_path: Path) -> None:
     wild.write("instructions", "Always call echo first.")
     wild.write("tools", [tool("echo")])
@@ -69,12 +80,7 @@ async def test_a_lost_server_ends_nothing_and_its_calls_say_so(wild: Wild, tmp_p
     script = [say("1"), call("mcp_wild_echo", {"words": "x"}), say("2")]
     async with bench(tmp_path, script) as b:
         set_up(b, wild)
-        async with b.runtime() as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-        wild.write("broken")
-        async with b.runtime() as runtime:
-            records = await ask(await runtime.session(session.id), "second")
+        records = await ask_again(b, wild, "broken")
         first, second, _ = b.provider.requests
     assert of_type(records, ev.EpochStarted) == []
     assert told(records) == []
@@ -219,12 +225,7 @@ async def test_a_tool_that_only_reads_is_not_asked_for_while_its_server_still_st
 
     async with bench(tmp_path, script) as b:
         b.config["mcp"] = {"wild": wild.table()}
-        async with b.runtime() as runtime:
-            session = await b.session(runtime)
-            await ask(session, "first")
-        wild.write("late")
-        async with b.runtime() as runtime:
-            records = await ask(await runtime.session(session.id), "second")
+        records = await ask_again(b, wild, "late")
     (settled,) = of_type(records, ev.ToolSettled)
     assert settled.output == "there"
 

@@ -113,13 +113,13 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
     servers = await discover()
     models = Models(config, env, look=already(servers))
     model, reason = await default_model(models, config)
-    files = InstructionService(config_dir(env), location, options=config.instructions)
-    survey = files.survey()
+    survey = InstructionService(config_dir(env), location, options=config.instructions).survey()
     skills = find_skills(location, user_skills(env))
     plugins = await _plugins(config, location)
     mcp = await _mcp(config, location, env)
     store = store_path(env)
     stored = await _stored(store, str(location.directory), env, mend=mend)
+    tools = _tools()
     telemetry = await telemetry_standing(SystemClock(), env)
     return Examination(
         perdure=version("perdure"),
@@ -140,7 +140,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         providers=tuple(_providers(models, env)),
         servers=tuple(servers),
         rules=tuple(_rules(config, location, env)),
-        permissions={name: _permission(tool, config) for name, tool in _tools().items()},
+        permissions={name: _permission(tool, config) for name, tool in tools.items()},
         instructions=tuple(str(found.path) for found in survey.files),
         skills=tuple(skill.name for skill in skills.skills),
         plugins=tuple(f"{each.name} ({each.status})" for each in plugins.plugins),
@@ -148,7 +148,7 @@ async def examine(directory: str, env: Mapping[str, str], *, mend: bool = False)
         mended=stored.mended,
         diagnostics=(
             *map(str, (*survey.refused, *survey.blocked)),
-            *_unknown_tools(config, _tools(), mcp),
+            *_unknown_tools(config, tools, mcp),
             *(await refused_by(models, model)),
             *_of_skills_and_sources(skills, stored.diagnostics),
         ),
