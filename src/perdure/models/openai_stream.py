@@ -109,13 +109,14 @@ class ChatDecoder:
         if self._texts or self._refusal:
             parts.append(Text("".join(self._texts + self._refusal)))
         parts += [call.whole() for call in self._calls]
+        stop = _STOPS.get(self._stop, "end")
         return conclude(
             self._peer,
             parts,
-            "refusal" if self._refusal else _STOPS.get(self._stop, "end"),
+            "refusal" if self._refusal else stop,
             self._usage,
             unknown="" if self._stop in _STOPS else self._stop,
-            own_words=bool(self._refusal) and self._stop != "content_filter",
+            own_words=bool(self._refusal) and stop != "refusal",
         )
 
     def _chunk(self, chunk: dict[str, Any], failed: bool) -> list[Piece]:
